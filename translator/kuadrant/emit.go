@@ -1,0 +1,306 @@
+package kuadrant
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"accesspolicy-operator/api/v1alpha1"
+	"accesspolicy-operator/translator/plan"
+)
+
+// Input is what one Gateway needs.
+type Input struct {
+	Gateway *gwv1.Gateway
+	// Listeners has a plan per listener of the Gateway that speaks HTTP.
+	Listeners []plan.Plan
+	// Baseline is the plan for listeners that are not there yet; nil when they stay open.
+	Baseline *plan.Plan
+	// Existing are the AuthPolicies that are there, ours and others.
+	Existing []kuadrantv1.AuthPolicy
+}
+
+// Output is what the emitter made of a Gateway.
+type Output struct {
+	// Objects in a fixed order: the Gateway's first, then the listeners'.
+	Objects []*kuadrantv1.AuthPolicy
+	// Expressed are the plans as the objects really express them, with the Gateway's own plan (Listener "") for what no
+	// listener's plan covers. They never grant more than the plans that came in.
+	Expressed []plan.Plan
+	Findings  []plan.Finding
+	// Bytes is the size of the largest object as JSON; MaxObject is its limit.
+	Bytes int
+}
+
+type emission struct {
+	Input
+	opts    Options
+	gateway types.NamespacedName
+	out     Output
+}
+
+// Emit makes the AuthPolicies of a Gateway. Faults and limits are findings; an error is a fault of the configuration or
+// of ours.
+func Emit(in Input, opts Options) (*Output, error) {
+	e := emission{Input: in, opts: opts, gateway: types.NamespacedName{Namespace: in.Gateway.Namespace, Name: in.Gateway.Name}}
+	expressed := e.byHostClass()
+	if in.Baseline != nil && (len(expressed) == 0 || allSame(expressed)) {
+		whole := *in.Baseline
+		if len(expressed) > 0 {
+			whole = expressed[0]
+			whole.Listener, whole.Host = "", ""
+		}
+		return &e.out, e.emit(&whole, false)
+	}
+	if in.Baseline != nil {
+		if err := e.emit(in.Baseline, true); err != nil {
+			return nil, err
+		}
+	}
+	for i := range expressed {
+		if expressed[i].Open {
+			e.out.Expressed = append(e.out.Expressed, expressed[i])
+			continue
+		}
+		if err := e.emit(&expressed[i], false); err != nil {
+			return nil, err
+		}
+	}
+	return &e.out, nil
+}
+
+func allSame(plans []plan.Plan) bool {
+	return !slices.ContainsFunc(plans[1:], func(p plan.Plan) bool { return !plan.Same(&p, &plans[0]) })
+}
+
+// emit makes the object of one plan. Whatever cannot be written as it should leaves the attachment point closed.
+func (e *emission) emit(p *plan.Plan, defaults bool) error {
+	expressed := *p
+	if displaced := e.wouldDisplace(p.Listener); len(displaced) > 0 {
+		e.finding(p.Listener, v1alpha1.PolicyReasonWouldDisplace, fmt.Sprintf(
+			"AuthPolicy %s is there for the same target and would be displaced, so only the denial was generated; delete it, or annotate the Gateway with %s: \"true\"",
+			strings.Join(displaced, ", "), AnnotationReplace))
+		expressed.Rules = nil
+	}
+	rules, dropped, err := e.fitting(&expressed)
+	if err != nil {
+		return err
+	}
+	expressed.Rules = plain(rules)
+	e.out.Findings = append(e.out.Findings, dropped...)
+	object, limit, err := e.render(&expressed, split(rules, e.opts.maxNamed()), defaults)
+	if err != nil {
+		return err
+	}
+	if limit != "" {
+		e.finding(p.Listener, v1alpha1.PolicyReasonTooLarge, limit+"; until the policies are smaller or on several Gateways, every request is denied")
+		expressed = plan.Plan{Gateway: p.Gateway, Listener: p.Listener, Profile: p.Profile}
+		if object, _, err = e.render(&expressed, nil, defaults); err != nil {
+			return err
+		}
+	}
+	e.out.Objects = append(e.out.Objects, object)
+	e.out.Expressed = append(e.out.Expressed, expressed)
+	return nil
+}
+
+// fitting drops the policies of which one rule alone is too large for an expression that others share. A policy is taken
+// whole or not at all.
+func (e *emission) fitting(p *plan.Plan) ([]sized, []plan.Finding, error) {
+	tooLarge := map[types.NamespacedName]bool{}
+	var findings []plan.Finding
+	all := make([]sized, 0, len(p.Rules))
+	for _, r := range p.Rules {
+		s, err := measure(r, p.Profile)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s.size > maxRule {
+			tooLarge[r.Origin.Policy] = true
+			findings = append(findings, plan.Finding{Severity: plan.Error, Enforcer: Enforcer, Gateway: e.gateway, Origin: r.Origin,
+				Reason: v1alpha1.PolicyReasonTooLarge, Listeners: sections(p.Listener), Message: fmt.Sprintf(
+					"the rule needs %d code points in Authorino's expression, %d are allowed; the policy grants nothing until its headers, paths or CEL are shorter", s.size, maxRule)})
+		}
+		all = append(all, s)
+	}
+	return slices.DeleteFunc(all, func(s sized) bool { return tooLarge[s.Origin.Policy] }), findings, nil
+}
+
+// render returns the object, or the limit that it exceeds.
+func (e *emission) render(p *plan.Plan, evaluators []evaluator, defaults bool) (*kuadrantv1.AuthPolicy, string, error) {
+	ids := p.Identities()
+	if err := e.opts.needsAudiences(ids); err != nil {
+		return nil, "", err
+	}
+	authorization, limit, err := authorization(p, evaluators)
+	if err != nil || limit != "" {
+		return nil, limit, err
+	}
+	rules := kuadrantv1.AuthSchemeSpec{Authentication: e.opts.authentication(ids), Authorization: authorization, Response: e.opts.response()}
+	object := e.opts.object(e.Gateway, e.name(p.Listener), p.Listener, rules, defaults)
+	size := len(marshal(object))
+	if size > MaxObject {
+		return nil, fmt.Sprintf("the AuthPolicy would have %d bytes, %d fit", size, MaxObject), nil
+	}
+	e.out.Bytes = max(e.out.Bytes, size)
+	return object, "", nil
+}
+
+// name gives the object its name. An object of that name that is not ours is never touched: the hashed name is used.
+func (e *emission) name(listener string) string {
+	if listener != "" {
+		return hashedName(e.Gateway.Name, listener)
+	}
+	name := gatewayObjectName(e.Gateway.Name)
+	if slices.ContainsFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
+		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !e.ours(&ap)
+	}) {
+		hashed := hashedName(e.Gateway.Name, "auth")
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Note, Enforcer: Enforcer, Gateway: e.gateway, Reason: "NameTaken",
+			Message: fmt.Sprintf("AuthPolicy %s is somebody else's and is left alone; ours is named %s", name, hashed)})
+		return hashed
+	}
+	return name
+}
+
+// ours tells our objects by label and owner; a label alone can be set by anybody.
+func (e *emission) ours(ap *kuadrantv1.AuthPolicy) bool {
+	return ap.Labels["app.kubernetes.io/managed-by"] == ManagedBy && slices.ContainsFunc(ap.OwnerReferences,
+		func(ref metav1.OwnerReference) bool {
+			return ref.Kind == "Gateway" && ref.UID == e.Gateway.UID && ref.UID != ""
+		})
+}
+
+// wouldDisplace names the other AuthPolicies on the same target. Overrides of a Gateway also displace those of its
+// listeners, and the older of two overrides on one object wins, so neither order is left to chance.
+func (e *emission) wouldDisplace(listener string) []string {
+	if e.Gateway.Annotations[AnnotationReplace] == "true" {
+		return nil
+	}
+	var out []string
+	for i := range e.Existing {
+		ap := &e.Existing[i]
+		ref := ap.Spec.TargetRef
+		if ap.Namespace != e.Gateway.Namespace || ref.Kind != "Gateway" || string(ref.Name) != e.Gateway.Name || e.ours(ap) {
+			continue
+		}
+		if listener == "" || ref.SectionName == nil || string(*ref.SectionName) == listener {
+			out = append(out, ap.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (e *emission) finding(listener, reason, message string) {
+	e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Error, Enforcer: Enforcer, Gateway: e.gateway,
+		Listeners: sections(listener), Reason: reason, Message: message})
+}
+
+func sections(listener string) []string {
+	if listener == "" {
+		return nil
+	}
+	return []string{listener}
+}
+
+// byHostClass returns the plans that Kuadrant can express. Kuadrant chooses an AuthConfig by host name and route, never by
+// listener, so listeners whose host names overlap must have the same rules: what does not hold on each of them is dropped
+// on all, and a refusal on one holds on all.
+func (e *emission) byHostClass() []plan.Plan {
+	out := slices.Clone(e.Listeners)
+	for _, class := range e.hostClasses() {
+		e.unify(out, class)
+	}
+	return out
+}
+
+func (e *emission) unify(plans []plan.Plan, class []int) {
+	if len(class) == 1 {
+		return
+	}
+	var closed, open []string
+	var union plan.Plan
+	holds := map[plan.Origin][]string{} // the listeners on which a rule holds
+	for _, i := range class {
+		if plans[i].Open {
+			open = append(open, plans[i].Listener)
+			continue
+		}
+		closed = append(closed, plans[i].Listener)
+		union.Refusals = append(union.Refusals, plans[i].Refusals...)
+		for _, r := range plans[i].Rules {
+			if holds[r.Origin] == nil {
+				union.Rules = append(union.Rules, r)
+			}
+			holds[r.Origin] = append(holds[r.Origin], plans[i].Listener)
+		}
+	}
+	if len(closed) == 0 {
+		return
+	}
+	if len(open) > 0 {
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Warning, Enforcer: Enforcer, Gateway: e.gateway, Listeners: open, Reason: "ClosedToo",
+			Message: fmt.Sprintf("no policy targets %s, but its host names overlap those of %s and Kuadrant cannot tell them apart: the same rules hold there", strings.Join(open, ", "), strings.Join(closed, ", "))})
+	}
+	common := slices.DeleteFunc(union.Rules, func(r plan.Rule) bool {
+		missing := slices.DeleteFunc(slices.Clone(closed), func(l string) bool { return slices.Contains(holds[r.Origin], l) })
+		if len(missing) > 0 {
+			e.notEverywhere(r.Origin, missing)
+		}
+		return len(missing) > 0
+	})
+	for _, i := range class {
+		plans[i].Open, plans[i].Rules, plans[i].Refusals = false, common, union.Refusals
+	}
+}
+
+func (e *emission) notEverywhere(rule plan.Origin, missing []string) {
+	e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Error, Enforcer: Enforcer, Gateway: e.gateway, Origin: rule, Listeners: missing,
+		Reason: v1alpha1.PolicyReasonPartiallyProgrammed, Message: fmt.Sprintf(
+			"rule %s does not hold on listener %s, whose host names overlap, and Kuadrant cannot tell the listeners apart: the rule grants nothing. Give the listeners distinct host names, or let the rule hold on all of them",
+			rule.Rule, strings.Join(missing, ", "))})
+}
+
+// hostClasses groups the listeners (by index into Listeners) whose host names overlap, directly or through others.
+func (e *emission) hostClasses() [][]int {
+	class := make([]int, len(e.Listeners))
+	for i := range class {
+		class[i] = i
+		for j := range e.Listeners[:i] {
+			if overlap(e.Listeners[i].Host, e.Listeners[j].Host) && class[i] != class[j] {
+				from, to := max(class[i], class[j]), min(class[i], class[j])
+				for k := range class {
+					if class[k] == from {
+						class[k] = to
+					}
+				}
+			}
+		}
+	}
+	groups := map[int][]int{}
+	for i, c := range class {
+		groups[c] = append(groups[c], i)
+	}
+	var out [][]int
+	for _, g := range groups {
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b []int) int { return cmp.Compare(a[0], b[0]) })
+	return out
+}
+
+// overlap reports whether some host name matches both; "" is every host.
+func overlap(a, b string) bool {
+	covers := func(wild, host string) bool {
+		suffix, ok := strings.CutPrefix(wild, "*")
+		return ok && strings.HasSuffix(host, suffix)
+	}
+	return a == "" || b == "" || strings.EqualFold(a, b) || covers(strings.ToLower(a), strings.ToLower(b)) || covers(strings.ToLower(b), strings.ToLower(a))
+}

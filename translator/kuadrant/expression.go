@@ -1,0 +1,441 @@
+package kuadrant
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"accesspolicy-operator/translator/cel"
+	"accesspolicy-operator/translator/plan"
+)
+
+// CEL has no let, so a value that many conditions need is bound by a one-element comprehension:
+// [value].exists(name, body). The names below are one letter long because they stand in every rule of a large object.
+const (
+	varHeaders   = "h" // request.headers, or {}
+	varMethod    = "m" // MCP method that the profile believes, or ''
+	varTool      = "t"
+	varPrompt    = "q"
+	varResource  = "r"
+	varServer    = "s"
+	varBase      = "b" // whether the request belongs to the base protocol
+	varPath      = "u" // clean path, or ''
+	varHost      = "d" // clean host, or ''
+	varCallers   = "c" // list of the caller's principals, empty for an unidentified caller
+	varPrincipal = "p" // one of them
+)
+
+// builder writes the conditions of one evaluator and remembers which bindings they use.
+type builder struct {
+	profile plan.Profile
+	used    map[string]bool
+}
+
+func newBuilder(profile plan.Profile) *builder {
+	return &builder{profile: profile, used: map[string]bool{}}
+}
+
+func (b *builder) use(name string) string {
+	b.used[name] = true
+	return name
+}
+
+// binding is a bound variable: its value may use the names that stand before it in bindings.
+type binding struct {
+	name  string
+	value func(*builder) string
+}
+
+// bindings, outermost first.
+var bindings = []binding{
+	{varHeaders, func(*builder) string { return "has(request.headers) ? request.headers : {}" }},
+	{varCallers, func(*builder) string { return "has(auth.identity.principals) ? auth.identity.principals : []" }},
+	{varMethod, (*builder).methodValue},
+	{varServer, (*builder).serverValue},
+	{varTool, func(b *builder) string { return b.namedValue("tools/call") }},
+	{varPrompt, func(b *builder) string { return b.namedValue("prompts/get") }},
+	{varResource, (*builder).resourceValue},
+	{varBase, (*builder).baseValue},
+	{varPath, (*builder).pathValue},
+	{varHost, (*builder).hostValue},
+}
+
+// wrap puts the bindings that body uses around it.
+func (b *builder) wrap(body string) string {
+	for i := len(bindings) - 1; i >= 0; i-- {
+		if bind := bindings[i]; b.used[bind.name] {
+			body = fmt.Sprintf("[%s].exists(%s, %s)", bind.value(b), bind.name, body)
+		}
+	}
+	return body
+}
+
+// sent and value read a header; value is ” for a missing one. Neither can fail.
+func (b *builder) sent(header string) string { return cel.Quote(header) + " in " + b.use(varHeaders) }
+
+func (b *builder) value(header string) string {
+	return fmt.Sprintf("(%s ? %s[%s] : '')", b.sent(header), varHeaders, cel.Quote(header))
+}
+
+func (b *builder) versionOK() string {
+	if len(b.profile.ProtocolVersions) == 0 {
+		return "true"
+	}
+	return fmt.Sprintf("(!(%s) || %s[%s] in %s)", b.sent(plan.HeaderProtocolVersion), varHeaders,
+		cel.Quote(plan.HeaderProtocolVersion), cel.QuoteList(b.profile.ProtocolVersions))
+}
+
+// methodValue is the MCP method of a POST with a JSON content type: elsewhere the router sets no header.
+func (b *builder) methodValue() string {
+	contentType := b.value(plan.HeaderContentType) + ".lowerAscii()"
+	return fmt.Sprintf("has(request.method) && request.method == 'POST' && "+
+		"(%[1]s == 'application/json' || %[1]s.startsWith('application/json;') && !%[1]s.contains(',')) && %[2]s ? %[3]s : ''",
+		contentType, b.versionOK(), b.value(b.profile.MethodHeader))
+}
+
+func (b *builder) serverValue() string {
+	return fmt.Sprintf("%s != '' && %s != %s ? %s : ''", b.use(varMethod), b.value(b.profile.ServerHeader),
+		cel.Quote(b.profile.BrokerServer), b.value(b.profile.ServerHeader))
+}
+
+func (b *builder) namedValue(method string) string {
+	server := ""
+	if b.profile.NeedsServer(method) {
+		server = b.use(varServer) + " != '' && "
+	}
+	return fmt.Sprintf("%s%s == %s ? %s : ''", server, b.use(varMethod), cel.Quote(method), b.value(b.profile.ParamHeader(method)))
+}
+
+func (b *builder) resourceValue() string {
+	return fmt.Sprintf("%s in %s ? %s : ''", b.use(varMethod),
+		cel.QuoteList([]string{"resources/read", "resources/subscribe", "resources/unsubscribe"}), b.value(b.profile.ResourceHeader))
+}
+
+func (b *builder) baseValue() string {
+	return fmt.Sprintf("%s || has(request.method) && !(%s) && %s && (request.method == 'GET' || request.method == 'DELETE' && %s != '')",
+		baseMethods(b.use(varMethod)), b.sent(b.profile.MethodHeader), b.versionOK(), b.value(plan.HeaderSession))
+}
+
+func baseMethods(method string) string {
+	parts := []string{method + " in " + cel.QuoteList(plan.BaseMethods)}
+	for _, prefix := range plan.BasePrefixes {
+		parts = append(parts, method+".startsWith("+cel.Quote(prefix)+")")
+	}
+	return strings.Join(parts, " || ")
+}
+
+// pathValue is plan.CleanPath.
+func (b *builder) pathValue() string {
+	path := "(has(request.path) ? request.path.split('?', 2)[0] : '')"
+	return fmt.Sprintf("%[1]s.startsWith('/') && !%[1]s.lowerAscii().matches(%[2]s) ? %[1]s : ''", path, cel.Quote(plan.HostilePath))
+}
+
+// hostValue is plan.CleanHost.
+func (b *builder) hostValue() string {
+	host := "(has(request.host) ? request.host.lowerAscii() : '')"
+	bare := fmt.Sprintf("(%[1]s.matches(':[0-9]+$') ? %[1]s.substring(0, %[1]s.lastIndexOf(':')) : %[1]s)", host)
+	return fmt.Sprintf("%[1]s.endsWith('.') ? '' : %[1]s", bare)
+}
+
+// httpConditions are the conditions of a rule besides source, mcp and cel.
+func (b *builder) httpConditions(r *plan.Rule) []string {
+	var all []string
+	if len(r.Methods) > 0 {
+		all = append(all, "has(request.method) && request.method in "+cel.QuoteList(r.Methods))
+	}
+	if len(r.Hosts) > 0 {
+		all = append(all, b.hosts(r.Hosts))
+	}
+	if len(r.Paths) > 0 {
+		all = append(all, b.paths(r.Paths))
+	}
+	for _, h := range r.Headers {
+		all = append(all, b.sent(h.Name)+" && "+headerCondition(h))
+	}
+	return all
+}
+
+// headerCondition compares a header that is known to be there.
+func headerCondition(h plan.HeaderMatch) string {
+	value := varHeaders + "[" + cel.Quote(h.Name) + "]"
+	if h.Regex {
+		return regexCondition(value, h.Value)
+	}
+	return value + " == " + cel.Quote(h.Value)
+}
+
+// regexCondition is never for an expression that does not compile: those policies are refused before they get here.
+func regexCondition(value, expr string) string {
+	whole, err := plan.WholeRegex(expr)
+	if err != nil {
+		return "false"
+	}
+	return value + ".matches(" + cel.Quote(whole) + ")"
+}
+
+func (b *builder) hosts(hosts []string) string {
+	host := b.use(varHost)
+	var any []string
+	for _, h := range hosts {
+		if suffix, wild := strings.CutPrefix(h, "*"); wild {
+			any = append(any, fmt.Sprintf("%s.endsWith(%s) && size(%s) > %d", host, cel.Quote(suffix), host, len(suffix)))
+		} else {
+			any = append(any, host+" == "+cel.Quote(h))
+		}
+	}
+	return host + " != '' && " + either(any)
+}
+
+func (b *builder) paths(paths []plan.PathMatch) string {
+	path := b.use(varPath)
+	var any []string
+	for _, m := range paths {
+		switch m.Type {
+		case plan.PathExact:
+			any = append(any, path+" == "+cel.Quote(m.Value))
+		case plan.PathPrefix:
+			any = append(any, fmt.Sprintf("(%s == %s || %s.startsWith(%s))", path, cel.Quote(m.Value), path, cel.Quote(m.Value+"/")))
+		case plan.PathRegex:
+			any = append(any, regexCondition(path, m.Value))
+		}
+	}
+	return path + " != '' && " + either(any)
+}
+
+// either is an OR in parentheses; of nothing it is false.
+func either(parts []string) string {
+	switch len(parts) {
+	case 0:
+		return "false"
+	case 1:
+		return "(" + parts[0] + ")"
+	}
+	return "(" + strings.Join(parts, " || ") + ")"
+}
+
+// leaf collects what one principal may do. Plain MCP rules melt into its sets; everything else is kept as a condition.
+type leaf struct {
+	everything          bool
+	base                bool
+	methods, categories map[string]bool
+	tools, prompts      map[string]bool
+	resources           map[string]map[string]bool
+	conditions          []string
+}
+
+func newLeaf() *leaf {
+	return &leaf{methods: map[string]bool{}, categories: map[string]bool{}, tools: map[string]bool{}, prompts: map[string]bool{},
+		resources: map[string]map[string]bool{}}
+}
+
+func (l *leaf) add(b *builder, r *plan.Rule) error {
+	http := b.httpConditions(r)
+	switch {
+	case r.CEL != nil:
+		expr, err := b.expression(r)
+		if err != nil {
+			return err
+		}
+		l.condition(append(http, expr))
+	case len(http) > 0 && r.MCP != nil:
+		inner := newLeaf()
+		inner.mcp(r.MCP)
+		l.condition(append(http, inner.render(b)))
+	case len(http) > 0:
+		l.condition(http)
+	case r.MCP != nil:
+		l.mcp(r.MCP)
+	default:
+		l.everything = true
+	}
+	return nil
+}
+
+func (l *leaf) condition(all []string) {
+	text := strings.Join(all, " && ")
+	if !slices.Contains(l.conditions, text) {
+		l.conditions = append(l.conditions, text)
+	}
+}
+
+func (l *leaf) mcp(m *plan.MCPMatch) {
+	l.base = l.base || m.Base
+	for _, method := range m.Methods {
+		set := l.methods
+		switch {
+		case method.Category:
+			set = l.categories
+		case len(method.Params) == 0:
+		case method.Name == "tools/call":
+			set = l.tools
+		case method.Name == "prompts/get":
+			set = l.prompts
+		default:
+			if l.resources[method.Name] == nil {
+				l.resources[method.Name] = map[string]bool{}
+			}
+			set = l.resources[method.Name]
+		}
+		for _, param := range method.Params {
+			set[param] = true
+		}
+		if len(method.Params) == 0 {
+			set[method.Name] = true
+		}
+	}
+}
+
+// render gives the leaf as one condition. The tool of a request is ” where it cannot be believed, and no set holds that.
+func (l *leaf) render(b *builder) string {
+	if l.everything {
+		return "true"
+	}
+	var any []string
+	if len(l.tools) > 0 {
+		any = append(any, member(b.use(varTool), l.tools))
+	}
+	if len(l.prompts) > 0 {
+		any = append(any, member(b.use(varPrompt), l.prompts))
+	}
+	if len(l.methods) > 0 {
+		any = append(any, member(b.use(varMethod), l.methods))
+	}
+	for _, category := range slices.Sorted(maps.Keys(l.categories)) {
+		any = append(any, b.use(varMethod)+".startsWith("+cel.Quote(category+"/")+")")
+	}
+	for _, method := range slices.Sorted(maps.Keys(l.resources)) {
+		any = append(any, b.use(varMethod)+" == "+cel.Quote(method)+" && "+member(b.use(varResource), l.resources[method]))
+	}
+	if l.base {
+		any = append(any, b.use(varBase))
+	}
+	return either(append(any, l.conditions...))
+}
+
+func member(name string, set map[string]bool) string {
+	values := slices.Sorted(maps.Keys(set))
+	if len(values) == 1 {
+		return name + " == " + cel.Quote(values[0])
+	}
+	return name + " in " + cel.QuoteList(values)
+}
+
+// expression renders a CEL rule with the guards of plan's reference evaluator: bound to tools/call unless it speaks of the
+// method, and kept away from calls whose names cannot be believed.
+func (b *builder) expression(r *plan.Rule) (string, error) {
+	uses := r.CEL.Uses()
+	text, err := r.CEL.Render(b.engine(uses))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", r.Origin, err)
+	}
+	var all []string
+	if !uses.MCPMethod {
+		all = append(all, b.use(varMethod)+" == 'tools/call'")
+	}
+	named := func(uses bool, methods []string, name string) {
+		if uses {
+			all = append(all, fmt.Sprintf("(!(%s in %s) || %s != '')", b.use(varMethod), cel.QuoteList(methods), name))
+		}
+	}
+	named(uses.Tool, []string{"tools/call"}, varTool)
+	named(uses.Prompt, []string{"prompts/get"}, varPrompt)
+	named(uses.Server, []string{"tools/call", "prompts/get"}, varServer)
+	if uses.Resource {
+		all = append(all, fmt.Sprintf("(!%s.startsWith('resources/') || %s != '')", b.use(varMethod), varResource))
+	}
+	if uses.Path {
+		all = append(all, b.use(varPath)+" != ''")
+	}
+	if uses.Host {
+		all = append(all, varHost+" != ''")
+	}
+	text = "(" + text + ")"
+	if uses.Principal && r.Source.Any {
+		text = b.forEachCaller(text)
+	}
+	condition := strings.Join(append(all, text), " && ")
+	if r.MCP != nil {
+		base := newLeaf()
+		base.mcp(r.MCP)
+		condition = "(" + condition + " || " + base.render(b) + ")"
+	}
+	return condition, nil
+}
+
+// forEachCaller binds p to each principal of the caller, or to an empty string for an unidentified one.
+func (b *builder) forEachCaller(body string) string {
+	return fmt.Sprintf("(size(%[1]s) == 0 ? [''] : %[1]s).exists(%[2]s, %[3]s)", b.use(varCallers), varPrincipal, body)
+}
+
+// engine says how Authorino's CEL spells the vocabulary, and marks the bindings used.
+func (b *builder) engine(uses cel.Uses) cel.Engine {
+	mark := func(used bool, name string) string {
+		if used {
+			b.use(name)
+		}
+		return name
+	}
+	e := cel.Engine{
+		Method: "(has(request.method) ? request.method : '')",
+		Path:   "(has(request.path) ? request.path : '')", URLPath: "(has(request.path) ? request.path.split('?', 2)[0] : '')",
+		Host: mark(uses.Host, varHost), Time: "timestamp(int(request.time.seconds))",
+		MCPMethod: mark(uses.MCPMethod, varMethod), Tool: mark(uses.Tool, varTool), Prompt: mark(uses.Prompt, varPrompt),
+		Server: mark(uses.Server, varServer), ResourceURI: mark(uses.Resource, varResource),
+		Principal: varPrincipal, Identity: "auth.identity",
+		HeaderValue: b.value, HeaderPresent: b.sent,
+	}
+	return e
+}
+
+// tree renders what the principals may do as a balanced decision tree over their names: the cost of a lookup grows with
+// the logarithm of their number.
+func tree(principals []string, leaves map[string]string) string {
+	if same := leaves[principals[0]]; len(principals) <= 16 && !slices.ContainsFunc(principals, func(p string) bool { return leaves[p] != same }) {
+		if len(principals) == 1 {
+			return varPrincipal + " == " + cel.Quote(principals[0]) + " && " + same
+		}
+		return varPrincipal + " in " + cel.QuoteList(principals) + " && " + same
+	}
+	half := len(principals) / 2
+	return fmt.Sprintf("(%s < %s ? %s : %s)", varPrincipal, cel.Quote(principals[half]),
+		tree(principals[:half], leaves), tree(principals[half:], leaves))
+}
+
+// grants renders the condition under which an evaluator with these rules grants.
+func grants(rules []plan.Rule, profile plan.Profile) (string, error) {
+	b := newBuilder(profile)
+	anyone := newLeaf()
+	byPrincipal := map[string]*leaf{}
+	for i := range rules {
+		r := &rules[i]
+		if r.Source.Any {
+			if err := anyone.add(b, r); err != nil {
+				return "", err
+			}
+			continue
+		}
+		for _, p := range r.Source.Principals {
+			if byPrincipal[p] == nil {
+				byPrincipal[p] = newLeaf()
+			}
+			if err := byPrincipal[p].add(b, r); err != nil {
+				return "", err
+			}
+		}
+	}
+	var parts []string
+	if text := anyone.render(b); text != "false" {
+		parts = append(parts, text)
+	}
+	if len(byPrincipal) > 0 {
+		leaves := make(map[string]string, len(byPrincipal))
+		for p, l := range byPrincipal {
+			leaves[p] = l.render(b)
+		}
+		principals := slices.SortedFunc(maps.Keys(leaves), cmp.Compare[string])
+		parts = append(parts, fmt.Sprintf("%s.exists(%s, %s)", b.use(varCallers), varPrincipal, tree(principals, leaves)))
+	}
+	return b.wrap(either(parts)), nil
+}

@@ -1,0 +1,140 @@
+package kuadrant
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
+	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+)
+
+// DeniedMessage is what a caller gets to read with a 403; upstream's conformance tests have the same sentence.
+const DeniedMessage = "Access to this tool is forbidden."
+
+// gatewayObjectName is the name of the AuthPolicy for a whole Gateway, the same as the published proof of concept gives.
+func gatewayObjectName(gateway string) string { return gateway + "-auth" }
+
+// hashedName is <gateway>-<section>-<8 hex of a hash of both>, cut to the length of an object name. The section is "auth"
+// for a whole Gateway whose plain name somebody else has.
+func hashedName(gateway, section string) string {
+	sum := sha256.Sum256([]byte(gateway + "/" + section))
+	suffix := "-" + hex.EncodeToString(sum[:])[:8]
+	const limit = 253
+	base := gateway + "-" + section
+	if len(base)+len(suffix) > limit {
+		base = strings.TrimRight(base[:limit-len(suffix)], "-.")
+	}
+	return base + suffix
+}
+
+// object builds the AuthPolicy around rules. As overrides it holds against every AuthPolicy below; as defaults it only
+// stands in where nothing more specific is.
+func (o Options) object(gw *gwv1.Gateway, name, listener string, rules kuadrantv1.AuthSchemeSpec, defaults bool) *kuadrantv1.AuthPolicy {
+	ap := &kuadrantv1.AuthPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: kuadrantv1.GroupVersion.String(), Kind: "AuthPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: gw.Namespace,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": ManagedBy}},
+	}
+	if gw.UID != "" {
+		yes := true
+		ap.OwnerReferences = []metav1.OwnerReference{{APIVersion: gwv1.GroupVersion.String(), Kind: "Gateway", Name: gw.Name, UID: gw.UID,
+			Controller: &yes, BlockOwnerDeletion: &yes}}
+	}
+	ap.Spec.TargetRef.Group, ap.Spec.TargetRef.Kind, ap.Spec.TargetRef.Name = gwv1.GroupName, "Gateway", gwv1alpha2.ObjectName(gw.Name)
+	if listener != "" {
+		section := gwv1alpha2.SectionName(listener)
+		ap.Spec.TargetRef.SectionName = &section
+	}
+	spec := &kuadrantv1.MergeableAuthPolicySpec{Strategy: StrategyAtomic}
+	spec.AuthScheme = &rules
+	if defaults {
+		ap.Spec.Defaults = spec
+		return ap
+	}
+	if o.Strategy != "" {
+		spec.Strategy = o.Strategy
+	}
+	ap.Spec.Overrides = spec
+	return ap
+}
+
+// response says what a denied caller reads. Without a message Authorino would show the text of an evaluation error.
+func (o Options) response() *kuadrantv1.MergeableResponseSpec {
+	need := "Authentication required."
+	if len(o.Audiences) > 0 {
+		need = fmt.Sprintf("Authentication required: send a ServiceAccount token for the audience %s as Authorization: Bearer <token>.", strings.Join(o.Audiences, " or "))
+	}
+	return &kuadrantv1.MergeableResponseSpec{Unauthenticated: denial(401, need), Unauthorized: denial(403, DeniedMessage)}
+}
+
+func denial(code int, message string) *kuadrantv1.MergeableDenyWithSpec {
+	body := marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": message}})
+	text, contentType := static(message), static("application/json")
+	bodyValue := static(string(body))
+	return &kuadrantv1.MergeableDenyWithSpec{DenyWithSpec: authorinov1beta3.DenyWithSpec{
+		Code: authorinov1beta3.DenyWithCode(code), Message: &text, Body: &bodyValue,
+		Headers: authorinov1beta3.NamedValuesOrSelectors{"content-type": contentType},
+	}}
+}
+
+func static(s string) authorinov1beta3.ValueOrSelector {
+	return authorinov1beta3.ValueOrSelector{Value: runtime.RawExtension{Raw: marshal(s)}}
+}
+
+// marshal is for values that always have a JSON form.
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("kuadrant: %v", err))
+	}
+	return b
+}
+
+// Unstructured returns the object as it is to be written: without status and without the empty fields that Go's JSON adds
+// (value: null beside an expression would be a field that we own and do not mean).
+func Unstructured(ap *kuadrantv1.AuthPolicy) (*unstructured.Unstructured, error) {
+	raw, err := json.Marshal(ap)
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	prune(content)
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// emptyByDefault are fields that Go's JSON writes as {} when they are unset.
+var emptyByDefault = []string{"credentials", "success"}
+
+func prune(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, field := range emptyByDefault {
+			if m, ok := v[field].(map[string]any); ok && len(m) == 0 {
+				delete(v, field)
+			}
+		}
+		for k, field := range v {
+			if field == nil {
+				delete(v, k)
+				continue
+			}
+			prune(field)
+		}
+	case []any:
+		for _, item := range v {
+			prune(item)
+		}
+	}
+}

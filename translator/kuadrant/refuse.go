@@ -1,0 +1,135 @@
+package kuadrant
+
+import (
+	"fmt"
+	"strings"
+
+	"accesspolicy-operator/translator/cel"
+	"accesspolicy-operator/translator/plan"
+)
+
+// refuses renders the condition under which a request is refused because an ExternalAuth policy would have delegated it.
+// It stands negated in a patternMatching evaluator, where an error denies; it leans as plan's Refusal does.
+func refuses(refusals []plan.Refusal, profile plan.Profile) (string, error) {
+	b := newBuilder(profile)
+	var any []string
+	for _, refusal := range refusals {
+		if refusal.All {
+			return "true", nil
+		}
+		for i := range refusal.Rules {
+			text, err := b.delegated(&refusal.Rules[i])
+			if err != nil {
+				return "", err
+			}
+			any = append(any, text)
+		}
+	}
+	return b.wrap(either(any)), nil
+}
+
+func (b *builder) delegated(r *plan.Rule) (string, error) {
+	all := []string{}
+	if !r.Source.Any {
+		all = append(all, fmt.Sprintf("%s.exists(%s, %[2]s in %[3]s)", b.use(varCallers), varPrincipal, cel.QuoteList(r.Source.Principals)))
+	}
+	if len(r.Methods) > 0 {
+		all = append(all, "(!has(request.method) || request.method in "+cel.QuoteList(r.Methods)+")")
+	}
+	if len(r.Hosts) > 0 {
+		all = append(all, fmt.Sprintf("(%s == '' || %s)", b.use(varHost), b.hosts(r.Hosts)))
+	}
+	if len(r.Paths) > 0 {
+		all = append(all, fmt.Sprintf("(%s == '' || %s)", b.use(varPath), b.paths(r.Paths)))
+	}
+	for _, h := range r.Headers {
+		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), joined(b.value(h.Name)), headerCondition(h)))
+	}
+	var what []string
+	if r.CEL != nil {
+		text, err := b.celDelegated(r)
+		if err != nil {
+			return "", err
+		}
+		what = append(what, text)
+	}
+	if r.MCP != nil {
+		what = append(what, b.mcpDelegated(r.MCP)...)
+	}
+	if r.CEL != nil || r.MCP != nil {
+		all = append(all, either(what))
+	}
+	if len(all) == 0 {
+		return "true", nil
+	}
+	return strings.Join(all, " && "), nil
+}
+
+func joined(value string) string { return value + ".contains(',')" }
+
+func (b *builder) mcpDelegated(m *plan.MCPMatch) []string {
+	method := b.value(b.profile.MethodHeader)
+	any := []string{joined(method)}
+	if m.Base {
+		any = append(any, "has(request.method) && request.method in ['GET','DELETE']", baseMethods(method))
+	}
+	for _, want := range m.Methods {
+		switch header := b.profile.ParamHeader(want.Name); {
+		case want.Category:
+			any = append(any, method+".startsWith("+cel.Quote(want.Name+"/")+")")
+		case len(want.Params) == 0 || header == "":
+			any = append(any, method+" == "+cel.Quote(want.Name))
+		default:
+			name := b.value(header)
+			any = append(any, fmt.Sprintf("%s == %s && (%[3]s == '' || %[4]s || %[3]s in %[5]s)", method, cel.Quote(want.Name),
+				name, joined(name), cel.QuoteList(want.Params)))
+		}
+	}
+	return any
+}
+
+// celDelegated refuses where the expression holds with the values that the profile believes or with those that were sent.
+func (b *builder) celDelegated(r *plan.Rule) (string, error) {
+	uses := r.CEL.Uses()
+	believed := b.engine(uses)
+	text, err := r.CEL.Render(believed)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", r.Origin, err)
+	}
+	raw := believed
+	sent := func(header string) string {
+		if header == "" {
+			return "''"
+		}
+		return b.value(header)
+	}
+	raw.MCPMethod, raw.Tool, raw.Prompt = sent(b.profile.MethodHeader), sent(b.profile.ToolHeader), sent(b.profile.PromptHeader)
+	raw.Server, raw.ResourceURI = sent(b.profile.ServerHeader), sent(b.profile.ResourceHeader)
+	rawText, err := r.CEL.Render(raw)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", r.Origin, err)
+	}
+	holds := "(" + text + " || " + rawText + ")"
+	if uses.Principal {
+		if r.Source.Any {
+			holds = b.forEachCaller(holds)
+		} else {
+			holds = fmt.Sprintf("%s.exists(%s, %[2]s in %[3]s && %[4]s)", b.use(varCallers), varPrincipal, cel.QuoteList(r.Source.Principals), holds)
+		}
+	}
+	method := b.value(b.profile.MethodHeader)
+	any := []string{joined(method), holds}
+	if uses.Path {
+		any = append(any, b.use(varPath)+" == ''")
+	}
+	if uses.Host {
+		any = append(any, b.use(varHost)+" == ''")
+	}
+	for _, name := range uses.Headers {
+		any = append(any, joined(b.value(name)))
+	}
+	if uses.MCPMethod {
+		return either(any), nil
+	}
+	return fmt.Sprintf("(%s == 'tools/call' || %s) && %s", method, joined(method), either(any)), nil
+}
