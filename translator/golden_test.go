@@ -1,0 +1,175 @@
+package translator_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/kuadrant"
+	"accesspolicy-operator/translator/manifest"
+	"accesspolicy-operator/translator/plan"
+	"accesspolicy-operator/translator/requests"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated files of the golden cases")
+
+// goldenCase is a folder of testdata, as a reader sees it.
+type goldenCase struct {
+	dir     string
+	file    *requests.File
+	options translator.Options
+	input   translator.Input
+}
+
+// goldenFolders lists the cases.
+func goldenFolders(t testing.TB) []string {
+	t.Helper()
+	var dirs []string
+	require.NoError(t, filepath.WalkDir("testdata", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "in.yaml" {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+		return err
+	}))
+	require.NotEmpty(t, dirs, "no golden case below testdata")
+	return dirs
+}
+
+func loadCase(t testing.TB, dir string) goldenCase {
+	t.Helper()
+	c := goldenCase{dir: dir}
+	in, err := os.ReadFile(filepath.Join(dir, "in.yaml"))
+	require.NoError(t, err)
+	var set manifest.Set
+	require.NoError(t, set.Add("in.yaml", in))
+	c.input = translator.Input{Policies: set.Policies, Gateways: set.Gateways, AuthPolicies: set.AuthPolicies}
+	text, err := os.ReadFile(filepath.Join(dir, "requests.yaml"))
+	require.NoError(t, err)
+	c.file, err = requests.Parse(text)
+	require.NoError(t, err)
+	settings, err := os.ReadFile(filepath.Join(dir, "options.yaml"))
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	parsed, err := requests.ParseSettings(settings)
+	require.NoError(t, err)
+	c.options, err = parsed.Options()
+	require.NoError(t, err)
+	return c
+}
+
+// TestGolden translates every case, compares what comes out with the files beside it, and runs its requests against the
+// plan and against what the Kuadrant emission expresses. The judge runs them in the real Authorino (test/differential).
+func TestGolden(t *testing.T) {
+	for _, dir := range goldenFolders(t) {
+		t.Run(strings.TrimPrefix(dir, "testdata/"), func(t *testing.T) {
+			c := loadCase(t, dir)
+			require.FileExists(t, filepath.Join(dir, "README.md"), "a case without words is no documentation")
+			result, err := translator.Translate(c.input, c.options)
+			require.NoError(t, err)
+			c.golden(t, "plan.txt", plans(result))
+			c.golden(t, "kuadrant.yaml", objects(t, result))
+			c.golden(t, "status.yaml", status(t, result))
+			for _, against := range []requests.Against{requests.AgainstPlan, requests.AgainstKuadrant} {
+				outcomes, err := requests.Run(c.file, result, c.options, against)
+				require.NoError(t, err)
+				for _, o := range outcomes {
+					if o.Failure != "" {
+						t.Errorf("%s (%s): %s", o.Request.Name, against, o.Failure)
+					}
+				}
+			}
+		})
+	}
+}
+
+func (c goldenCase) golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join(c.dir, name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "make golden writes it")
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (make golden rewrites it):\n%s", path, diff)
+	}
+}
+
+func plans(r *translator.Result) []byte {
+	var b bytes.Buffer
+	for _, gw := range r.Gateways {
+		for i := range gw.Plans {
+			b.WriteString(gw.Plans[i].String())
+		}
+	}
+	return b.Bytes()
+}
+
+func objects(t *testing.T, r *translator.Result) []byte {
+	var docs [][]byte
+	for _, gw := range r.Gateways {
+		for _, ap := range gw.Kuadrant.Objects {
+			u, err := kuadrant.Unstructured(ap)
+			require.NoError(t, err)
+			text, err := yaml.Marshal(u.Object)
+			require.NoError(t, err)
+			docs = append(docs, text)
+		}
+	}
+	return bytes.Join(docs, []byte("---\n"))
+}
+
+// statusView is the part of status and findings that a user gets to read.
+type statusView struct {
+	Policies []policyStatus `json:"policies,omitempty"`
+	Findings []string       `json:"findings,omitempty"`
+}
+
+type policyStatus struct {
+	Policy     string   `json:"policy"`
+	Ancestor   string   `json:"ancestor"`
+	Conditions []string `json:"conditions"`
+}
+
+func status(t *testing.T, r *translator.Result) []byte {
+	var view statusView
+	for _, v := range r.Verdicts {
+		s := policyStatus{Policy: v.Policy.String(), Ancestor: "Gateway " + v.Gateway.String()}
+		if v.Section != "" {
+			s.Ancestor += " listener " + v.Section
+		}
+		for _, c := range v.Conditions() {
+			s.Conditions = append(s.Conditions, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+		view.Policies = append(view.Policies, s)
+	}
+	for _, f := range r.Findings {
+		view.Findings = append(view.Findings, finding(f))
+	}
+	text, err := yaml.Marshal(view)
+	require.NoError(t, err)
+	return text
+}
+
+func finding(f plan.Finding) string {
+	where := f.Origin.String()
+	if f.Origin.Policy.Name == "" {
+		where = "Gateway " + f.Gateway.String()
+	}
+	if f.Origin.Field != "" {
+		where += " " + f.Origin.Field
+	}
+	return fmt.Sprintf("%s %s: %s: %s", f.Severity, f.Reason, where, f.Message)
+}
