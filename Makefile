@@ -1,0 +1,99 @@
+SHELL       := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Tools are built on first use, outside the checkout; see hack/tools/tool.
+TOOL := hack/tools/tool
+
+# Modules whose tests `make test` runs: this one and those below test/, which
+# need other versions of some packages.
+TEST_MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
+
+FUZZTIME  ?= 30s
+TESTFLAGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2} /^##@ / {printf "\n%s\n", substr($$0, 5)}' Makefile
+
+##@ Write
+
+.PHONY: generate
+generate: ## Write zz_generated.deepcopy.go from the types in api/.
+	@"$$($(TOOL) controller-gen)" object paths=./api/...
+
+.PHONY: manifests
+manifests: ## Write the CRD in config/crd/bases from the markers in api/.
+	@"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:dir=config/crd/bases
+
+.PHONY: golden
+golden: ## Rewrite the expected files in translator/testdata; read the diff.
+	@# A package whose tests do not define the flag would refuse it.
+	@packages=$$(grep -rl --include='*_test.go' '"update"' translator | xargs -r -n1 dirname | sort -u | sed 's|^|./|'); \
+	if [ -z "$$packages" ]; then echo "no test below translator/ takes -update" >&2; exit 1; fi; \
+	echo "go test" $$packages "-update"; \
+	go test $$packages -update
+
+##@ Build and try
+
+.PHONY: build
+build: ## Build bin/kubectl-accesspolicy and bin/authorino-judge.
+	CGO_ENABLED=0 go build -o bin/kubectl-accesspolicy ./cmd/kubectl-accesspolicy
+	CGO_ENABLED=0 go -C test/authorino build -o ../../bin/authorino-judge ./cmd/judge
+
+.PHONY: demo
+demo: ## Show what the translator does, without a cluster.
+	@hack/demo.sh
+
+##@ Check
+
+.PHONY: test
+test: ## Run every test. The first run builds an API server (about 12 minutes).
+	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then KUBEBUILDER_ASSETS=$$(hack/controlplane/build); fi; \
+	export KUBEBUILDER_ASSETS; \
+	failed=; \
+	for module in $(TEST_MODULES); do \
+		echo "== $$module: go test ./..."; \
+		begin=$$SECONDS; \
+		go -C "$$module" test $(TESTFLAGS) ./... || failed="$$failed $$module"; \
+		echo "== $$module: done in $$((SECONDS - begin)) s"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "== failed in:$$failed"; exit 1; fi
+
+.PHONY: test-unit
+test-unit: ## Run the fast tests, those outside test/, which need no API server.
+	go test $(TESTFLAGS) $$(go list ./... | grep -v '/test/')
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for FUZZTIME (30s).
+	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	@hack/bench.sh
+
+.PHONY: lint
+lint: ## Run golangci-lint on every module with own code.
+	@lint="$$($(TOOL) golangci-lint)"; \
+	for module in $(TEST_MODULES) hack/controlplane/minikcm; do \
+		echo "== $$module: golangci-lint run"; \
+		(cd "$$module" && "$$lint" run ./...); \
+	done
+
+.PHONY: verify
+verify: ## Check in a copy that generated files, formatting and go.mod are current.
+	@hack/verify.sh
+
+.PHONY: vulncheck
+vulncheck: ## Look the dependencies up in the Go vulnerability database (needs network).
+	@vulncheck="$$($(TOOL) govulncheck)"; \
+	for module in $(TEST_MODULES); do \
+		echo "== $$module: govulncheck ./..."; \
+		(cd "$$module" && "$$vulncheck" ./...); \
+	done
+
+.PHONY: clean
+clean: ## Remove bin/ and profiles; the cache outside the checkout stays.
+	rm -rf bin
+	find . -name '*.out' -type f -not -path './.git/*' -delete
