@@ -436,6 +436,8 @@ func (c *compiler) mcpMethod(m v1alpha1.MCPMethod, origin plan.Origin, field str
 		case n == 0 && !c.lenient:
 			c.warn(origin.Rule, index(field+".params", i), "GrantsNothing", "an empty name matches no call; remove it")
 			continue
+		case strings.Contains(param, ",") && !strings.HasPrefix(name, "resources/"):
+			c.warn(origin.Rule, index(field+".params", i), "GrantsNothing", "a name with a comma is never believed, because two headers arrive joined by one; rename the tool or prompt")
 		}
 		params = append(params, param)
 	}

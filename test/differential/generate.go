@@ -43,7 +43,7 @@ var (
 		`auth.identity.user.groups.exists(g, g == 'system:serviceaccounts:ops')`, `has(auth.identity.user)`, `auth.identity.missing == 'x'`,
 		`request.url_path.startsWith('/mcp')`, `!request.path.startsWith('/admin')`, `request.path.contains('?')`, `request.path.split('/').size() > 2`,
 		`request.host.endsWith('.example.com')`, `request.host != 'mcp.example.com' && request.mcp.method == 'ping'`,
-		`request.time < timestamp('2026-06-01T00:00:00Z')`, `request.method == 'GET' && request.mcp.method == ''`,
+		`request.time < timestamp('2026-06-01T00:00:00Z')`, `request.method == 'GET' && request.mcp.method == ''`, `request.mcp.method != 'tools/call'`, `request.mcp.prompt_name != 'hello'`,
 		`request.mcp.prompt_name == 'hello' && request.mcp.method == 'prompts/get'`, `request.mcp.server_name == 'demo/server'`,
 		`request.mcp.server_name != 'demo/other' && request.mcp.method.startsWith('tools/')`, `request.mcp.method.matches('tools/.*')`,
 		`(true ? request.mcp.tool_name : '') == 'x\\'`, `{'add': true}[request.mcp.tool_name]`, `request.headers['x-team'].size() / 0 == 1`, `true`, `false`,

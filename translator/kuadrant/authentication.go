@@ -77,17 +77,19 @@ func (o Options) authentication(ids plan.Identities) map[string]kuadrantv1.Merge
 }
 
 // serviceAccount verifies a bearer token. A username that looks like a SPIFFE ID is not taken over: the two kinds of
-// principal never mix.
+// principal never mix. No override can fail: Authorino would keep the identity without it, and where another identity
+// succeeds later, take one of the two by chance.
 func (o Options) serviceAccount(spiffe bool) kuadrantv1.MergeableAuthenticationSpec {
 	var spec kuadrantv1.MergeableAuthenticationSpec
 	spec.Conditions = predicates("has(request.headers) && 'authorization' in request.headers && request.headers['authorization'].startsWith('Bearer ')")
-	user := "auth.identity.user.username"
-	verified := "!" + user + ".startsWith('" + plan.SPIFFEPrefix + "')"
+	user, present := "auth.identity.user.username", "has(auth.identity.user) && has(auth.identity.user.username)"
+	verified := present + " && !" + user + ".startsWith('" + plan.SPIFFEPrefix + "')"
 	if o.Verify == VerifyJWT {
 		spec.Jwt = &authorinov1beta3.JwtAuthenticationSpec{IssuerUrl: o.Issuer}
-		user = "auth.identity.sub"
+		user, present = "auth.identity.sub", "has(auth.identity.sub)"
 		// Authorino's JWT evaluator does not look at aud. A ServiceAccount token has it as a list.
-		verified = fmt.Sprintf("%s.startsWith('%s') && auth.identity.aud.exists(a, a in %s)", user, plan.TokenPrefix, cel.QuoteList(o.Audiences))
+		verified = fmt.Sprintf("%s && %s.startsWith('%s') && has(auth.identity.aud) && type(auth.identity.aud) == list && auth.identity.aud.exists(a, a in %s)",
+			present, user, plan.TokenPrefix, cel.QuoteList(o.Audiences))
 	} else {
 		spec.KubernetesTokenReview = &authorinov1beta3.KubernetesTokenReviewSpec{Audiences: o.Audiences}
 	}
@@ -96,7 +98,7 @@ func (o Options) serviceAccount(spiffe bool) kuadrantv1.MergeableAuthenticationS
 		principals += fmt.Sprintf(" + (%s ? [%s] : [])", o.spiffePresent(), o.spiffeID())
 	}
 	spec.Overrides = authorinov1beta3.ExtendedProperties{
-		fieldPrincipal:  {Expression: authorinov1beta3.CelExpression(user)},
+		fieldPrincipal:  {Expression: authorinov1beta3.CelExpression(present + " ? " + user + " : ''")},
 		fieldPrincipals: {Expression: authorinov1beta3.CelExpression(principals)},
 	}
 	return spec

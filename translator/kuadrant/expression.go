@@ -91,13 +91,13 @@ func (b *builder) versionOK() string {
 func (b *builder) methodValue() string {
 	contentType := b.value(plan.HeaderContentType) + ".lowerAscii()"
 	return fmt.Sprintf("has(request.method) && request.method == 'POST' && "+
-		"(%[1]s == 'application/json' || %[1]s.startsWith('application/json;') && !%[1]s.contains(',')) && %[2]s ? %[3]s : ''",
-		contentType, b.versionOK(), b.value(b.profile.MethodHeader))
+		"(%[1]s == 'application/json' || %[1]s.startsWith('application/json;') && !%[1]s.contains(',')) && %[2]s && !%[4]s ? %[3]s : ''",
+		contentType, b.versionOK(), b.value(b.profile.MethodHeader), joined(b.value(b.profile.MethodHeader)))
 }
 
 func (b *builder) serverValue() string {
-	return fmt.Sprintf("%s != '' && %s != %s ? %s : ''", b.use(varMethod), b.value(b.profile.ServerHeader),
-		cel.Quote(b.profile.BrokerServer), b.value(b.profile.ServerHeader))
+	server := b.value(b.profile.ServerHeader)
+	return fmt.Sprintf("%s != '' && %s != %s && !%s ? %s : ''", b.use(varMethod), server, cel.Quote(b.profile.BrokerServer), joined(server), server)
 }
 
 func (b *builder) namedValue(method string) string {
@@ -105,7 +105,8 @@ func (b *builder) namedValue(method string) string {
 	if b.profile.NeedsServer(method) {
 		server = b.use(varServer) + " != '' && "
 	}
-	return fmt.Sprintf("%s%s == %s ? %s : ''", server, b.use(varMethod), cel.Quote(method), b.value(b.profile.ParamHeader(method)))
+	name := b.value(b.profile.ParamHeader(method))
+	return fmt.Sprintf("%s%s == %s && !%s ? %s : ''", server, b.use(varMethod), cel.Quote(method), joined(name), name)
 }
 
 func (b *builder) resourceValue() string {
@@ -322,17 +323,17 @@ func member(name string, set map[string]bool) string {
 	return name + " in " + cel.QuoteList(values)
 }
 
-// expression renders a CEL rule with the guards of plan's reference evaluator: bound to tools/call unless it speaks of the
-// method, and kept away from calls whose names cannot be believed.
+// expression renders a CEL rule with the guards of plan's reference evaluator: kept to MCP calls that can be believed, and
+// bound to tools/call unless it speaks of the method.
 func (b *builder) expression(r *plan.Rule) (string, error) {
 	uses := r.CEL.Uses()
 	text, err := r.CEL.Render(b.engine(uses))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", r.Origin, err)
 	}
-	var all []string
+	all := []string{b.use(varMethod) + " != ''"}
 	if !uses.MCPMethod {
-		all = append(all, b.use(varMethod)+" == 'tools/call'")
+		all[0] = varMethod + " == 'tools/call'"
 	}
 	named := func(uses bool, methods []string, name string) {
 		if uses {

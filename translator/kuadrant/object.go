@@ -72,7 +72,10 @@ func (o Options) response() *kuadrantv1.MergeableResponseSpec {
 	if len(o.Audiences) > 0 {
 		need = fmt.Sprintf("Authentication required: send a ServiceAccount token for the audience %s as Authorization: Bearer <token>.", strings.Join(o.Audiences, " or "))
 	}
-	return &kuadrantv1.MergeableResponseSpec{Unauthenticated: denial(401, need), Unauthorized: denial(403, DeniedMessage)}
+	unauthenticated := denial(401, need)
+	// Authorino's own challenge would show the CEL text of the SPIFFE identity to callers.
+	unauthenticated.Headers["www-authenticate"] = static(`Bearer realm="mcp"`)
+	return &kuadrantv1.MergeableResponseSpec{Unauthenticated: unauthenticated, Unauthorized: denial(403, DeniedMessage)}
 }
 
 func denial(code int, message string) *kuadrantv1.MergeableDenyWithSpec {

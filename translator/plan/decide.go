@@ -189,7 +189,8 @@ func (e *evaluation) matchCEL(r *Rule) bool {
 func (e *evaluation) believed(uses cel.Uses) bool {
 	c := e.call
 	switch {
-	case !uses.MCPMethod && c.method != "tools/call",
+	case c.method == "",
+		!uses.MCPMethod && c.method != "tools/call",
 		uses.Tool && c.method == "tools/call" && c.tool == "",
 		uses.Prompt && c.method == "prompts/get" && c.prompt == "",
 		uses.Server && (c.method == "tools/call" || c.method == "prompts/get") && c.server == "",

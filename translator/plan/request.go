@@ -118,22 +118,33 @@ func (p Profile) read(r *Request) call {
 	if r.Method != "POST" || !versionOK || !JSONContentType(r.Headers[HeaderContentType]) {
 		return c
 	}
+	method = single(method)
 	c.method = method
 	c.base = slices.Contains(BaseMethods, method) ||
 		slices.ContainsFunc(BasePrefixes, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 	named := p.ServerHeader == ""
-	if server := r.Headers[p.ServerHeader]; !named && server != "" && server != p.BrokerServer {
+	if server := single(r.Headers[p.ServerHeader]); !named && server != "" && server != p.BrokerServer {
 		c.server, named = server, true
 	}
 	switch {
 	case method == "tools/call" && named:
-		c.tool = r.Headers[p.ToolHeader]
+		c.tool = single(r.Headers[p.ToolHeader])
 	case method == "prompts/get" && named:
-		c.prompt = r.Headers[p.PromptHeader]
+		c.prompt = single(r.Headers[p.PromptHeader])
 	case p.ParamHeader(method) == p.ResourceHeader && p.ResourceHeader != "":
 		c.resource = r.Headers[p.ResourceHeader]
 	}
 	return c
+}
+
+// single returns a value that one header carried. Two headers of a name arrive joined by a comma, and which of them the
+// server reads cannot be told, so a value with a comma is not believed. Resource URIs are the exception: a comma is
+// ordinary there, and the profiles that have a resource header promise to set it themselves.
+func single(value string) string {
+	if joined(value) {
+		return ""
+	}
+	return value
 }
 
 func (p Profile) versionOK(r *Request) bool {
