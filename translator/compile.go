@@ -78,9 +78,12 @@ func compile(p Policy, opts Options) compiled {
 		c.rule(rule, fmt.Sprintf("spec.rules[%d]", i))
 	}
 	switch {
+	case len(c.issues) > 0:
 	case spec.Rules == nil && spec.Action == v1alpha1.ActionTypeAllow:
 		c.out.rules = []compiledRule{{Rule: plan.Rule{Origin: plan.Origin{Policy: name, Field: "spec.rules"}, Source: plan.Source{Any: true}}}}
 		c.warn("", "spec.rules", "AllowsEverything", "rules are left out, so every request of every caller is allowed; write rules, or rules: [] to allow none")
+	case spec.Rules != nil && len(spec.Rules) == 0 && c.lenient:
+		c.warn("", "spec.rules", "DelegatesNothing", "rules is an empty list, so the policy delegates nothing; add a rule")
 	case spec.Rules != nil && len(spec.Rules) == 0:
 		c.warn("", "spec.rules", "GrantsNothing", "rules is an empty list, so the policy grants nothing; add a rule")
 	}
@@ -232,7 +235,7 @@ func (c *compiler) authorization(a *v1alpha1.AuthorizationRule, out *compiledRul
 			c.issues.invalid(field+".cel", "type is CEL but cel is missing")
 			return false
 		}
-		c.celRule(a, out, field)
+		grants = c.celRule(a, out, field)
 	case "":
 		c.issues.invalid(field+".type", "the type is missing: Inline or CEL")
 	default:
@@ -244,22 +247,26 @@ func (c *compiler) authorization(a *v1alpha1.AuthorizationRule, out *compiledRul
 	return grants
 }
 
-func (c *compiler) celRule(a *v1alpha1.AuthorizationRule, out *compiledRule, field string) {
+// celRule returns false where the rule can grant nothing.
+func (c *compiler) celRule(a *v1alpha1.AuthorizationRule, out *compiledRule, field string) bool {
 	expression, err := cel.Compile(a.CEL.Expression, c.vocab)
 	if err != nil {
 		c.issues.add(v1alpha1.PolicyReasonInvalidCEL, field+".cel.expression", "%s", err.Error())
-		return
+		return false
 	}
-	out.CEL = expression
-	if a.MCP == nil {
-		return
-	}
-	if len(a.MCP.Methods) > 0 {
+	if a.MCP != nil && len(a.MCP.Methods) > 0 {
 		c.issues.invalid(field+".mcp.methods", "methods beside a CEL expression are ambiguous; compare request.mcp.method in the expression, or write a rule of its own")
 	}
-	if c.baseOption(a.MCP, field+".mcp") {
+	if a.MCP != nil && c.baseOption(a.MCP, field+".mcp") {
 		out.MCP = &plan.MCPMatch{Base: true}
 	}
+	if uses := expression.Uses(); !uses.MCPMethod && (uses.Prompt || uses.Resource) && !c.lenient {
+		c.warn(out.Origin.Rule, field+".cel.expression", "GrantsNothing", "without request.mcp.method the expression is about tools/call, which names no prompt or resource, so it matches nothing; "+
+			"add a comparison such as request.mcp.method == 'prompts/get'")
+		return out.MCP != nil
+	}
+	out.CEL = expression
+	return true
 }
 
 func (c *compiler) methods(list []v1alpha1.HTTPMethod, field string) []string {
@@ -423,7 +430,10 @@ func (c *compiler) mcpMethod(m v1alpha1.MCPMethod, origin plan.Origin, field str
 		c.issues.invalid(field+".params", "%s takes no params", name)
 		return out, false
 	}
-	if c.opts.Profile.ParamHeader(name) == "" && !c.lenient {
+	if c.opts.Profile.ParamHeader(name) == "" {
+		if c.lenient {
+			return out, true // which one is asked for cannot be told, so all are refused
+		}
 		c.issues.unsupported(field+".params", "the profile %s has no header that tells what %s names; leave params out, or use a gateway that sets one", c.opts.Profile.Name, name)
 		return out, false
 	}

@@ -52,7 +52,7 @@ func loadCase(t testing.TB, dir string) goldenCase {
 	require.NoError(t, err)
 	var set manifest.Set
 	require.NoError(t, set.Add("in.yaml", in))
-	c.input = translator.Input{Policies: set.Policies, Gateways: set.Gateways, AuthPolicies: set.AuthPolicies}
+	c.input = set.Input()
 	text, err := os.ReadFile(filepath.Join(dir, "requests.yaml"))
 	require.NoError(t, err)
 	c.file, err = requests.Parse(text)

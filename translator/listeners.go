@@ -24,6 +24,7 @@ type planSet struct {
 func markMissing(gw *gwv1.Gateway, attached []attachment) {
 	for i := range attached {
 		a := &attached[i]
+		a.mute = slices.ContainsFunc(gw.Spec.Listeners, func(l gwv1.Listener) bool { return string(l.Name) == a.section && !speaksHTTP(l) })
 		a.missing = a.section != "" && !slices.ContainsFunc(gw.Spec.Listeners, func(l gwv1.Listener) bool { return string(l.Name) == a.section })
 	}
 }
@@ -42,9 +43,10 @@ func planListeners(gw *gwv1.Gateway, attached []attachment, profile plan.Profile
 		if l.Hostname != nil {
 			p.Host = string(*l.Hostname)
 		}
+		seen := map[types.NamespacedName]bool{} // a policy may name the Gateway and its listener
 		for _, a := range attached {
-			if !a.missing && (a.section == "" || a.section == string(l.Name)) {
-				p.Open = false
+			if !a.missing && (a.section == "" || a.section == string(l.Name)) && !seen[a.name] {
+				seen[a.name], p.Open = true, false
 				a.contribute(&p, int32(l.Port))
 			}
 		}

@@ -30,6 +30,8 @@ type Policy struct {
 type Input struct {
 	Policies []Policy
 	Gateways []gwv1.Gateway
+	// Routes are the HTTPRoutes that exist; they only serve to say what is displaced.
+	Routes []gwv1.HTTPRoute
 	// AuthPolicies are those that exist already, ours and other people's.
 	AuthPolicies []kuadrantv1.AuthPolicy
 }
@@ -99,6 +101,8 @@ type attachment struct {
 	section string
 	// missing is set when no listener has the section's name.
 	missing bool
+	// mute is set when the listener does not speak HTTP.
+	mute bool
 }
 
 // Translate is the one entry point. A fault of a user is a verdict or a finding; an error is a fault of ours or of the
@@ -214,7 +218,7 @@ func translateGateway(gw *gwv1.Gateway, attached []attachment, in Input, opts Op
 	markMissing(gw, attached)
 	set := planListeners(gw, attached, opts.Profile)
 	out.Findings = append(out.Findings, set.findings...)
-	emitted, err := kuadrant.Emit(kuadrant.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Existing: in.AuthPolicies}, opts.Kuadrant)
+	emitted, err := kuadrant.Emit(kuadrant.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Existing: in.AuthPolicies, Routes: in.Routes}, opts.Kuadrant)
 	if err != nil {
 		return err
 	}
@@ -234,6 +238,14 @@ func verdict(gw *gwv1.Gateway, a attachment) Verdict {
 	switch {
 	case len(a.problems) > 0:
 		v.Reason, v.Message = a.problems[0].Reason, summary(a.problems)
+		if a.action != v1alpha1.ActionTypeAllow {
+			v.Message += "; until this is mended every request on the target is refused"
+		}
+	case a.mute:
+		v.Reason = v1alpha1.PolicyReasonUnsupportedField
+		v.Problems = []Problem{{Field: "spec.targetRefs", Reason: v.Reason, Message: fmt.Sprintf(
+			"listener %s does not speak HTTP, so no policy can govern it; name a listener of protocol HTTP or HTTPS", shorten(a.section))}}
+		v.Message = summary(v.Problems)
 	case a.missing:
 		v.Reason = v1alpha1.PolicyReasonTargetNotFound
 		v.Problems = []Problem{{Field: "spec.targetRefs", Reason: v.Reason, Message: fmt.Sprintf(
@@ -260,11 +272,15 @@ func programmed(v *Verdict, emitted *kuadrant.Output) {
 	v.Programmed, v.ProgrammedMessage = v1alpha1.PolicyReasonPending, "the generated AuthPolicy has not been reported as enforced yet"
 	if !v.Accepted {
 		v.Programmed, v.ProgrammedMessage = v1alpha1.PolicyReasonInvalid, "the policy was not accepted; its rules grant nothing"
+		if v.Reason == v1alpha1.PolicyReasonUnsupportedAction {
+			v.ProgrammedMessage = "the policy was not accepted; what it would decide is refused"
+		}
 		return
 	}
 	var parts []string
 	for _, f := range emitted.Findings {
-		if f.Severity != plan.Error || f.Origin.Policy != v.Policy && f.Origin.Policy != (types.NamespacedName{}) {
+		elsewhere := v.Section != "" && len(f.Listeners) > 0 && !slices.Contains(f.Listeners, v.Section)
+		if f.Severity != plan.Error || elsewhere || f.Origin.Policy != v.Policy && f.Origin.Policy != (types.NamespacedName{}) {
 			continue
 		}
 		v.Programmed = f.Reason

@@ -44,7 +44,7 @@ func TestPlanAndAuthorinoAgree(t *testing.T) {
 		result, err := translator.Translate(in, opts)
 		require.NoError(t, err)
 		gw := &result.Gateways[0]
-		loaded, err := client.Load("random", World(&in.Gateways[0], gw, nil, opts, allAccounts()))
+		loaded, err := client.Load("random", World(&in.Gateways[0], gw, in, opts, allAccounts()))
 		require.NoError(t, err)
 		require.True(t, loaded.Ready(), "Authorino refused what was emitted: %+v", loaded.AuthConfigs)
 		list := make([]requests.Request, perWorld)

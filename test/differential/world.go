@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"accesspolicy-operator/test/judge"
@@ -55,12 +54,15 @@ func ShapeFor(opts translator.Options) judge.Shape {
 	return judge.ShapeEnvoy
 }
 
-// World is what the judge has to load for a Gateway: its AuthPolicies, other people's, and the tokens of some
+// World is what the judge has to load for a Gateway: its AuthPolicies, other people's, the routes, and the tokens of some
 // ServiceAccounts.
-func World(gw *gwv1.Gateway, result *translator.GatewayResult, others []kuadrantv1.AuthPolicy, opts translator.Options, accounts []string) judge.World {
+func World(gw *gwv1.Gateway, result *translator.GatewayResult, in translator.Input, opts translator.Options, accounts []string) judge.World {
 	w := judge.World{Gateway: gw, AuthPolicies: slices.Clone(result.Kuadrant.Objects), Tokens: map[string]judge.Token{}}
-	for i := range others {
-		w.AuthPolicies = append(w.AuthPolicies, &others[i])
+	for i := range in.AuthPolicies {
+		w.AuthPolicies = append(w.AuthPolicies, &in.AuthPolicies[i])
+	}
+	for i := range in.Routes {
+		w.HTTPRoutes = append(w.HTTPRoutes, &in.Routes[i])
 	}
 	for _, sa := range accounts {
 		review := requests.TokenReview(sa)

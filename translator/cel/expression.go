@@ -197,10 +197,6 @@ func Compile(source string, vocab Vocabulary) (*Expression, error) {
 	if n.err != nil {
 		return nil, n.err
 	}
-	if (n.uses.Prompt || n.uses.Resource) && !n.uses.MCPMethod {
-		return nil, errors.New("an expression without request.mcp.method is about tools/call, which names no prompt or resource; " +
-			"add a comparison such as request.mcp.method == 'prompts/get'")
-	}
 	slices.Sort(n.uses.Headers)
 	n.uses.Headers = slices.Compact(n.uses.Headers)
 	e := &Expression{source: source, uses: n.uses, tree: tree}

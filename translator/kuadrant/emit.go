@@ -24,6 +24,8 @@ type Input struct {
 	Baseline *plan.Plan
 	// Existing are the AuthPolicies that are there, ours and others.
 	Existing []kuadrantv1.AuthPolicy
+	// Routes are the HTTPRoutes that may be attached to the Gateway.
+	Routes []gwv1.HTTPRoute
 }
 
 // Output is what the emitter made of a Gateway.
@@ -50,6 +52,7 @@ type emission struct {
 func Emit(in Input, opts Options) (*Output, error) {
 	e := emission{Input: in, opts: opts, gateway: types.NamespacedName{Namespace: in.Gateway.Namespace, Name: in.Gateway.Name}}
 	expressed := e.byHostClass()
+	e.displacedRoutes()
 	if in.Baseline != nil && (len(expressed) == 0 || allSame(expressed)) {
 		whole := *in.Baseline
 		if len(expressed) > 0 {
@@ -82,7 +85,7 @@ func allSame(plans []plan.Plan) bool {
 // emit makes the object of one plan. Whatever cannot be written as it should leaves the attachment point closed.
 func (e *emission) emit(p *plan.Plan, defaults bool) error {
 	expressed := *p
-	if displaced := e.wouldDisplace(p.Listener); len(displaced) > 0 {
+	if displaced := e.wouldDisplace(p.Listener, defaults); len(displaced) > 0 {
 		e.finding(p.Listener, v1alpha1.PolicyReasonWouldDisplace, fmt.Sprintf(
 			"AuthPolicy %s is there for the same target and would be displaced, so only the denial was generated; delete it, or annotate the Gateway with %s: \"true\"",
 			strings.Join(displaced, ", "), AnnotationReplace))
@@ -94,7 +97,11 @@ func (e *emission) emit(p *plan.Plan, defaults bool) error {
 	}
 	expressed.Rules = plain(rules)
 	e.out.Findings = append(e.out.Findings, dropped...)
-	object, limit, err := e.render(&expressed, split(rules, e.opts.maxNamed()), defaults)
+	evaluators, err := split(rules, p.Profile, e.opts.maxNamed())
+	if err != nil {
+		return err
+	}
+	object, limit, err := e.render(&expressed, evaluators, defaults)
 	if err != nil {
 		return err
 	}
@@ -142,7 +149,7 @@ func (e *emission) render(p *plan.Plan, evaluators []evaluator, defaults bool) (
 	if err != nil || limit != "" {
 		return nil, limit, err
 	}
-	rules := kuadrantv1.AuthSchemeSpec{Authentication: e.opts.authentication(ids), Authorization: authorization, Response: e.opts.response()}
+	rules := kuadrantv1.AuthSchemeSpec{Authentication: e.opts.authentication(ids), Authorization: authorization, Response: e.opts.response(ids)}
 	object := e.opts.object(e.Gateway, e.name(p.Listener), p.Listener, rules, defaults)
 	size := len(marshal(object))
 	if size > MaxObject {
@@ -178,8 +185,9 @@ func (e *emission) ours(ap *kuadrantv1.AuthPolicy) bool {
 }
 
 // wouldDisplace names the other AuthPolicies on the same target. Overrides of a Gateway also displace those of its
-// listeners, and the older of two overrides on one object wins, so neither order is left to chance.
-func (e *emission) wouldDisplace(listener string) []string {
+// listeners, and the older of two overrides on one object wins, so neither order is left to chance. Defaults displace
+// nothing more specific, but of two defaults on one object the newer one wins.
+func (e *emission) wouldDisplace(listener string, defaults bool) []string {
 	if e.Gateway.Annotations[AnnotationReplace] == "true" {
 		return nil
 	}
@@ -190,7 +198,7 @@ func (e *emission) wouldDisplace(listener string) []string {
 		if ap.Namespace != e.Gateway.Namespace || ref.Kind != "Gateway" || string(ref.Name) != e.Gateway.Name || e.ours(ap) {
 			continue
 		}
-		if listener == "" || ref.SectionName == nil || string(*ref.SectionName) == listener {
+		if listener == "" && !defaults || ref.SectionName == nil || string(*ref.SectionName) == listener {
 			out = append(out, ap.Name)
 		}
 	}
@@ -234,7 +242,7 @@ func (e *emission) unify(plans []plan.Plan, class []int) {
 			continue
 		}
 		closed = append(closed, plans[i].Listener)
-		union.Refusals = append(union.Refusals, plans[i].Refusals...)
+		union.Refusals = mergeRefusals(union.Refusals, plans[i].Refusals)
 		for _, r := range plans[i].Rules {
 			if holds[r.Origin] == nil {
 				union.Rules = append(union.Rules, r)
@@ -249,6 +257,7 @@ func (e *emission) unify(plans []plan.Plan, class []int) {
 		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Warning, Enforcer: Enforcer, Gateway: e.gateway, Listeners: open, Reason: "ClosedToo",
 			Message: fmt.Sprintf("no policy targets %s, but its host names overlap those of %s and Kuadrant cannot tell them apart: the same rules hold there", strings.Join(open, ", "), strings.Join(closed, ", "))})
 	}
+	e.refusedToo(plans, class, union.Refusals)
 	common := slices.DeleteFunc(union.Rules, func(r plan.Rule) bool {
 		missing := slices.DeleteFunc(slices.Clone(closed), func(l string) bool { return slices.Contains(holds[r.Origin], l) })
 		if len(missing) > 0 {
@@ -259,6 +268,61 @@ func (e *emission) unify(plans []plan.Plan, class []int) {
 	for _, i := range class {
 		plans[i].Open, plans[i].Rules, plans[i].Refusals = false, common, union.Refusals
 	}
+}
+
+// mergeRefusals adds refusals to those of other listeners. What is refused on one of them is refused on all.
+func mergeRefusals(list, more []plan.Refusal) []plan.Refusal {
+	list = slices.Clone(list)
+	for _, r := range more {
+		i := slices.IndexFunc(list, func(x plan.Refusal) bool { return x.Origin == r.Origin })
+		if i < 0 {
+			list = append(list, r)
+			continue
+		}
+		list[i].All = list[i].All || r.All
+		list[i].Rules = slices.Clone(list[i].Rules)
+		for _, rule := range r.Rules {
+			if !slices.ContainsFunc(list[i].Rules, func(x plan.Rule) bool { return x.Origin == rule.Origin }) {
+				list[i].Rules = append(list[i].Rules, rule)
+			}
+		}
+	}
+	return list
+}
+
+// refusedToo tells of listeners on which more is refused than the policies say.
+func (e *emission) refusedToo(plans []plan.Plan, class []int, union []plan.Refusal) {
+	for _, i := range class {
+		p := plans[i]
+		if p.Open || plan.Same(&plan.Plan{Refusals: p.Refusals}, &plan.Plan{Refusals: union}) {
+			continue
+		}
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Warning, Enforcer: Enforcer, Gateway: e.gateway, Listeners: []string{p.Listener}, Reason: "RefusedToo",
+			Message: fmt.Sprintf("what an ExternalAuth policy refuses on listeners with overlapping host names is refused on %s too, because Kuadrant cannot tell them apart", p.Listener)})
+	}
+}
+
+// displacedRoutes tells of AuthPolicies on routes of the Gateway: our overrides keep them from taking effect.
+func (e *emission) displacedRoutes() {
+	if e.opts.Strategy == StrategyMerge {
+		return
+	}
+	for _, ap := range e.Existing {
+		if ap.Spec.TargetRef.Kind != "HTTPRoute" || !slices.ContainsFunc(e.Routes, func(r gwv1.HTTPRoute) bool {
+			return r.Namespace == ap.Namespace && r.Name == string(ap.Spec.TargetRef.Name) && e.attached(&r)
+		}) {
+			continue
+		}
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Warning, Enforcer: Enforcer, Gateway: e.gateway, Reason: "RoutePolicyDisplaced",
+			Message: fmt.Sprintf("AuthPolicy %s/%s on HTTPRoute %s has no effect while policies target the Gateway: ours overrides it", ap.Namespace, ap.Name, ap.Spec.TargetRef.Name)})
+	}
+}
+
+func (e *emission) attached(r *gwv1.HTTPRoute) bool {
+	return slices.ContainsFunc(r.Spec.ParentRefs, func(ref gwv1.ParentReference) bool {
+		return string(ref.Name) == e.Gateway.Name && (ref.Kind == nil || *ref.Kind == "Gateway") &&
+			(ref.Namespace == nil && r.Namespace == e.Gateway.Namespace || ref.Namespace != nil && string(*ref.Namespace) == e.Gateway.Namespace)
+	})
 }
 
 func (e *emission) notEverywhere(rule plan.Origin, missing []string) {

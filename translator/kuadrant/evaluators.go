@@ -2,6 +2,7 @@ package kuadrant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,10 +20,7 @@ type evaluator struct {
 	condition string
 }
 
-// budget is what the rules of one evaluator may take of MaxExpression; the rest is for bindings and guard.
-const budget = MaxExpression - 12_000
-
-// sized is a rule with an upper bound of what it adds to an expression.
+// sized is a rule with the size of its condition.
 type sized struct {
 	plan.Rule
 	size int
@@ -33,43 +31,74 @@ func measure(r plan.Rule, profile plan.Profile) (sized, error) {
 	if err := l.add(b, &r); err != nil {
 		return sized{}, err
 	}
-	body := len(l.render(b)) + len(" || ")
-	size := 0
-	for _, p := range r.Source.Principals {
-		// once in the leaf, once as the pivot of the tree, with the operators around
-		size += body + 2*len(cel.Quote(p)) + len("(p <  ?  : )p ==  && ")
-	}
-	return sized{r, max(size, body)}, nil
+	return sized{r, len(l.render(b)) * max(1, len(r.Source.Principals))}, nil
 }
 
-// split divides the rules of a plan into evaluators: one per policy while they are few, so that Authorino's own evaluator
-// key names who granted; past the bound as few as hold them, in the plan's order.
-func split(rules []sized, bound int) []evaluator {
-	var out []evaluator
+// split divides the rules of a plan into evaluators and renders them: one per policy while they are few, so that
+// Authorino's own evaluator key names who granted; past the bound as few as hold them, in the plan's order.
+func split(rules []sized, profile plan.Profile, bound int) ([]evaluator, error) {
 	named := len((&plan.Plan{Rules: plain(rules)}).Policies()) <= bound
-	size, parts := 0, 0
-	for i, r := range rules {
-		samePolicy := i > 0 && r.Origin.Policy == rules[i-1].Origin.Policy
-		if len(out) == 0 || size+r.size > budget || named && !samePolicy {
-			if !samePolicy {
-				parts = 0
+	var out []evaluator
+	for len(rules) > 0 {
+		n := len(rules)
+		if named {
+			n = slices.IndexFunc(rules, func(r sized) bool { return r.Origin.Policy != rules[0].Origin.Policy })
+			if n < 0 {
+				n = len(rules)
 			}
-			parts++
-			size = 0
-			out = append(out, evaluator{key: evaluatorKey(named, r.Origin, parts, len(out)+1)})
 		}
-		last := &out[len(out)-1]
-		last.rules = append(last.rules, r.Rule)
-		size += r.size
+		group, err := pack(rules[:n], profile)
+		if err != nil {
+			return nil, err
+		}
+		for i := range group {
+			group[i].key = evaluatorKey(named, rules[0].Origin, i+1)
+		}
+		out, rules = append(out, group...), rules[n:]
 	}
-	return out
+	return out, nil
+}
+
+// budget is what one evaluator's condition may take of MaxExpression; the rest is for its guard.
+const budget = MaxExpression - 4_000
+
+// pack puts rules into as few evaluators as hold them, of about equal size. A single rule fits: see maxRule.
+func pack(rules []sized, profile plan.Profile) ([]evaluator, error) {
+	for parts := 1; ; {
+		out, largest, total, err := renderParts(rules, parts, profile)
+		if err != nil || largest <= budget || parts >= len(rules) {
+			return out, err
+		}
+		parts = min(len(rules), max(parts+1, (total+budget-1)/budget))
+	}
+}
+
+func renderParts(rules []sized, parts int, profile plan.Profile) (out []evaluator, largest, total int, err error) {
+	weight := 0
+	for _, r := range rules {
+		weight += r.size
+	}
+	for done, used := 0, 0; done < len(rules); {
+		end, limit := done, weight*(len(out)+1)/parts
+		for end < len(rules) && (end == done || used+rules[end].size <= limit) {
+			used += rules[end].size
+			end++
+		}
+		e := evaluator{rules: plain(rules[done:end])}
+		if e.condition, err = grants(e.rules, profile); err != nil {
+			return nil, 0, 0, err
+		}
+		largest, total = max(largest, len(e.condition)), total+len(e.condition)
+		out, done = append(out, e), end
+	}
+	return out, largest, total, nil
 }
 
 // evaluatorKey is unique: a namespace and a name have no slash, so the number of slashes tells the forms apart.
-func evaluatorKey(named bool, origin plan.Origin, part, number int) string {
+func evaluatorKey(named bool, origin plan.Origin, part int) string {
 	switch {
 	case !named:
-		return fmt.Sprintf("policies-%d", number)
+		return fmt.Sprintf("policies-%d", part)
 	case part > 1:
 		return fmt.Sprintf("%s/%d", origin.Policy, part)
 	}
@@ -101,12 +130,8 @@ func authorization(p *plan.Plan, evaluators []evaluator) (map[string]kuadrantv1.
 	var keys []string
 	for i := range evaluators {
 		e := &evaluators[i]
-		text, err := grants(e.rules, p.Profile)
-		if err != nil {
-			return nil, "", err
-		}
-		if e.condition = text; len(keys) > 0 {
-			e.condition = "!(" + granted(keys) + ") && " + text
+		if len(keys) > 0 {
+			e.condition = "!(" + granted(keys) + ") &&\n" + e.condition
 		}
 		if limit := exceeds(e.key, e.condition); limit != "" {
 			return nil, limit, nil

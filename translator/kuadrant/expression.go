@@ -1,16 +1,18 @@
 package kuadrant
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"accesspolicy-operator/translator/cel"
 	"accesspolicy-operator/translator/plan"
 )
 
+// The lines that expressions are broken into are for people who read the object; YAML shows them as a block.
+//
 // CEL has no let, so a value that many conditions need is bound by a one-element comprehension:
 // [value].exists(name, body). The names below are one letter long because they stand in every rule of a large object.
 const (
@@ -25,6 +27,7 @@ const (
 	varHost      = "d" // clean host, or ''
 	varCallers   = "c" // list of the caller's principals, empty for an unidentified caller
 	varPrincipal = "p" // one of them
+	varKey       = "k" // a string that is looked up in a set
 )
 
 // builder writes the conditions of one evaluator and remembers which bindings they use.
@@ -66,7 +69,7 @@ var bindings = []binding{
 func (b *builder) wrap(body string) string {
 	for i := len(bindings) - 1; i >= 0; i-- {
 		if bind := bindings[i]; b.used[bind.name] {
-			body = fmt.Sprintf("[%s].exists(%s, %s)", bind.value(b), bind.name, body)
+			body = fmt.Sprintf("[%s].exists(%s,\n%s)", bind.value(b), bind.name, body)
 		}
 	}
 	return body
@@ -205,11 +208,14 @@ func (b *builder) paths(paths []plan.PathMatch) string {
 	return path + " != '' && " + either(any)
 }
 
+// nothing is the condition that never holds.
+const nothing = "false"
+
 // either is an OR in parentheses; of nothing it is false.
 func either(parts []string) string {
 	switch len(parts) {
 	case 0:
-		return "false"
+		return nothing
 	case 1:
 		return "(" + parts[0] + ")"
 	}
@@ -295,32 +301,24 @@ func (l *leaf) render(b *builder) string {
 	}
 	var any []string
 	if len(l.tools) > 0 {
-		any = append(any, member(b.use(varTool), l.tools))
+		any = append(any, members(slices.Sorted(maps.Keys(l.tools)), b.use(varTool)))
 	}
 	if len(l.prompts) > 0 {
-		any = append(any, member(b.use(varPrompt), l.prompts))
+		any = append(any, members(slices.Sorted(maps.Keys(l.prompts)), b.use(varPrompt)))
 	}
 	if len(l.methods) > 0 {
-		any = append(any, member(b.use(varMethod), l.methods))
+		any = append(any, members(slices.Sorted(maps.Keys(l.methods)), b.use(varMethod)))
 	}
 	for _, category := range slices.Sorted(maps.Keys(l.categories)) {
 		any = append(any, b.use(varMethod)+".startsWith("+cel.Quote(category+"/")+")")
 	}
 	for _, method := range slices.Sorted(maps.Keys(l.resources)) {
-		any = append(any, b.use(varMethod)+" == "+cel.Quote(method)+" && "+member(b.use(varResource), l.resources[method]))
+		any = append(any, b.use(varMethod)+" == "+cel.Quote(method)+" && "+members(slices.Sorted(maps.Keys(l.resources[method])), b.use(varResource)))
 	}
 	if l.base {
 		any = append(any, b.use(varBase))
 	}
 	return either(append(any, l.conditions...))
-}
-
-func member(name string, set map[string]bool) string {
-	values := slices.Sorted(maps.Keys(set))
-	if len(values) == 1 {
-		return name + " == " + cel.Quote(values[0])
-	}
-	return name + " in " + cel.QuoteList(values)
 }
 
 // expression renders a CEL rule with the guards of plan's reference evaluator: kept to MCP calls that can be believed, and
@@ -390,21 +388,9 @@ func (b *builder) engine(uses cel.Uses) cel.Engine {
 	return e
 }
 
-// tree renders what the principals may do as a balanced decision tree over their names: the cost of a lookup grows with
-// the logarithm of their number.
-func tree(principals []string, leaves map[string]string) string {
-	if same := leaves[principals[0]]; len(principals) <= 16 && !slices.ContainsFunc(principals, func(p string) bool { return leaves[p] != same }) {
-		if len(principals) == 1 {
-			return varPrincipal + " == " + cel.Quote(principals[0]) + " && " + same
-		}
-		return varPrincipal + " in " + cel.QuoteList(principals) + " && " + same
-	}
-	half := len(principals) / 2
-	return fmt.Sprintf("(%s < %s ? %s : %s)", varPrincipal, cel.Quote(principals[half]),
-		tree(principals[:half], leaves), tree(principals[half:], leaves))
-}
-
-// grants renders the condition under which an evaluator with these rules grants.
+// grants renders the condition under which an evaluator with these rules grants. Its cost must not grow with the number of
+// rules: grants of tools, which are most of them, become one set of "principal tool" strings; principals of which many may
+// do the same become a set per what they may do; the rest is a decision tree over principals.
 func grants(rules []plan.Rule, profile plan.Profile) (string, error) {
 	b := newBuilder(profile)
 	anyone := newLeaf()
@@ -427,16 +413,113 @@ func grants(rules []plan.Rule, profile plan.Profile) (string, error) {
 		}
 	}
 	var parts []string
-	if text := anyone.render(b); text != "false" {
+	if text := anyone.render(b); text != nothing {
 		parts = append(parts, text)
 	}
-	if len(byPrincipal) > 0 {
-		leaves := make(map[string]string, len(byPrincipal))
-		for p, l := range byPrincipal {
-			leaves[p] = l.render(b)
-		}
-		principals := slices.SortedFunc(maps.Keys(leaves), cmp.Compare[string])
-		parts = append(parts, fmt.Sprintf("%s.exists(%s, %s)", b.use(varCallers), varPrincipal, tree(principals, leaves)))
+	for _, text := range b.perPrincipal(byPrincipal) {
+		parts = append(parts, fmt.Sprintf("%s.exists(%s,\n%s)", b.use(varCallers), varPrincipal, text))
 	}
 	return b.wrap(either(parts)), nil
+}
+
+// perPrincipal returns conditions on p, one of which must hold.
+func (b *builder) perPrincipal(leaves map[string]*leaf) []string {
+	var out, calls []string
+	alike := map[string][]string{}
+	for p, l := range leaves {
+		if l.everything {
+			l.tools = nil
+		}
+		for tool := range l.tools {
+			calls = append(calls, p+" "+tool)
+		}
+		l.tools = nil
+		if text := l.render(b); text != nothing {
+			alike[text] = append(alike[text], p)
+		}
+	}
+	if len(calls) > 0 {
+		slices.Sort(calls)
+		// A principal has no blank, so the pair cannot be read in two ways; nor is any tool empty.
+		out = append(out, fmt.Sprintf("[%s + ' ' + %s].exists(%s,\n%s)", varPrincipal, b.use(varTool), varKey, members(calls, varKey)))
+	}
+	rest := map[string]string{}
+	for _, text := range slices.Sorted(maps.Keys(alike)) {
+		principals := alike[text]
+		slices.Sort(principals)
+		if len(principals) > bucket {
+			out = append(out, members(principals, varPrincipal)+" && "+text)
+			continue
+		}
+		for _, p := range principals {
+			rest[p] = text
+		}
+	}
+	if len(rest) > 0 {
+		out = append(out, tree(slices.Sorted(maps.Keys(rest)), rest))
+	}
+	return out
+}
+
+// bucket is how many strings are compared one after the other at the end of a tree.
+const bucket = 16
+
+// tree renders what the principals may do as a balanced decision tree over their names: the cost of a lookup grows with
+// the logarithm of their number.
+func tree(principals []string, leaves map[string]string) string {
+	first := leaves[principals[0]]
+	if len(principals) <= bucket && !slices.ContainsFunc(principals, func(p string) bool { return leaves[p] != first }) {
+		return among(principals, varPrincipal) + " && " + first
+	}
+	half := len(principals) / 2
+	return fmt.Sprintf("(%s < %s ?\n%s :\n%s)", varPrincipal, cel.Quote(pivot(principals, half)),
+		tree(principals[:half], leaves), tree(principals[half:], leaves))
+}
+
+// members renders whether a variable is one of the sorted values, as a decision tree with small lists at its ends. What
+// all values of a branch begin with is compared once and cut off.
+func members(values []string, variable string) string {
+	if len(values) <= bucket {
+		return among(values, variable)
+	}
+	if prefix := commonPrefix(values[0], values[len(values)-1]); len(prefix)*len(values) > minSaving {
+		rest := make([]string, len(values))
+		for i, v := range values {
+			rest[i] = v[len(prefix):]
+		}
+		return fmt.Sprintf("(%s.startsWith(%s) && [%s.substring(%d)].exists(%s,\n%s))", variable, cel.Quote(prefix),
+			variable, utf8.RuneCountInString(prefix), varKey, members(rest, varKey))
+	}
+	half := len(values) / 2
+	return fmt.Sprintf("(%s < %s ?\n%s :\n%s)", variable, cel.Quote(pivot(values, half)), members(values[:half], variable), members(values[half:], variable))
+}
+
+// minSaving is how many characters cutting a prefix off must save to pay for the text that does it.
+const minSaving = 120
+
+func among(values []string, variable string) string {
+	if len(values) == 1 {
+		return variable + " == " + cel.Quote(values[0])
+	}
+	return variable + " in " + cel.QuoteList(values)
+}
+
+// commonPrefix is the longest text, in whole characters, with which both begin; of the first and the last of sorted values
+// it is that of all.
+func commonPrefix(a, b string) string {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	for n > 0 && n < len(a) && !utf8.RuneStart(a[n]) {
+		n--
+	}
+	return a[:n]
+}
+
+// pivot is the shortest text that divides sorted values before an index: all before it are less, the rest are not.
+func pivot(values []string, index int) string {
+	n := len(commonPrefix(values[index-1], values[index]))
+	_, size := utf8.DecodeRuneInString(values[index][n:])
+	return values[index][:n+size]
 }

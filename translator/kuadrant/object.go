@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+
+	"accesspolicy-operator/translator/plan"
 )
 
 // DeniedMessage is what a caller gets to read with a 403; upstream's conformance tests have the same sentence.
@@ -67,21 +69,29 @@ func (o Options) object(gw *gwv1.Gateway, name, listener string, rules kuadrantv
 }
 
 // response says what a denied caller reads. Without a message Authorino would show the text of an evaluation error.
-func (o Options) response() *kuadrantv1.MergeableResponseSpec {
-	need := "Authentication required."
-	if len(o.Audiences) > 0 {
-		need = fmt.Sprintf("Authentication required: send a ServiceAccount token for the audience %s as Authorization: Bearer <token>.", strings.Join(o.Audiences, " or "))
+func (o Options) response(ids plan.Identities) *kuadrantv1.MergeableResponseSpec {
+	var ways []string
+	if ids.Token {
+		ways = append(ways, fmt.Sprintf("send a ServiceAccount token for the audience %s as Authorization: Bearer <token>", strings.Join(o.Audiences, " or ")))
 	}
+	if ids.SPIFFE {
+		ways = append(ways, "present a client certificate with a SPIFFE ID")
+	}
+	need := "Authentication required: " + strings.Join(ways, ", or ") + "."
 	unauthenticated := denial(401, need)
 	// Authorino's own challenge would show the CEL text of the SPIFFE identity to callers.
 	unauthenticated.Headers["www-authenticate"] = static(`Bearer realm="mcp"`)
-	return &kuadrantv1.MergeableResponseSpec{Unauthenticated: unauthenticated, Unauthorized: denial(403, DeniedMessage)}
+	response := &kuadrantv1.MergeableResponseSpec{Unauthorized: denial(403, DeniedMessage)}
+	if !ids.Anonymous {
+		response.Unauthenticated = unauthenticated
+	}
+	return response
 }
 
 func denial(code int, message string) *kuadrantv1.MergeableDenyWithSpec {
-	body := marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": message}})
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%s}}`, code, marshalText(message))
 	text, contentType := static(message), static("application/json")
-	bodyValue := static(string(body))
+	bodyValue := static(body)
 	return &kuadrantv1.MergeableDenyWithSpec{DenyWithSpec: authorinov1beta3.DenyWithSpec{
 		Code: authorinov1beta3.DenyWithCode(code), Message: &text, Body: &bodyValue,
 		Headers: authorinov1beta3.NamedValuesOrSelectors{"content-type": contentType},
@@ -90,6 +100,17 @@ func denial(code int, message string) *kuadrantv1.MergeableDenyWithSpec {
 
 func static(s string) authorinov1beta3.ValueOrSelector {
 	return authorinov1beta3.ValueOrSelector{Value: runtime.RawExtension{Raw: marshal(s)}}
+}
+
+// marshalText is a JSON string that people can read: <token> stays <token>.
+func marshalText(s string) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(s); err != nil {
+		panic(fmt.Sprintf("kuadrant: %v", err))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // marshal is for values that always have a JSON form.

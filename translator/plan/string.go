@@ -23,7 +23,7 @@ func (p *Plan) String() string {
 		b.WriteString("  allowed by the first rule that matches\n")
 	}
 	for i := range p.Rules {
-		p.Rules[i].explain(&b, fmt.Sprintf("%d. ", i+1))
+		p.Rules[i].explain(&b, fmt.Sprintf("%d. ", i+1), "may")
 	}
 	if len(p.Rules) == 0 {
 		b.WriteString("  nothing is allowed\n")
@@ -61,16 +61,17 @@ func (r Refusal) explain(b *strings.Builder) {
 		fmt.Fprintf(b, "    %s: no request\n", r.Origin)
 	}
 	for i := range r.Rules {
-		r.Rules[i].explain(b, "")
+		r.Rules[i].explain(b, "", "req")
 	}
 }
 
-func (r *Rule) explain(b *strings.Builder, number string) {
+// explain writes a rule; verb labels what it is about.
+func (r *Rule) explain(b *strings.Builder, number, verb string) {
 	fmt.Fprintf(b, "    %s%s (%s)\n", number, r.Origin, r.Origin.Field)
 	line := func(label, text string) { fmt.Fprintf(b, "         %-6s %s\n", label, text) }
 	line("who", r.Source.String())
 	for _, may := range r.may() {
-		line("may", may)
+		line(verb, may)
 	}
 	for _, when := range r.when() {
 		line("when", when)
