@@ -112,9 +112,7 @@ func (c *compiler) shape(spec v1alpha1.AccessPolicySpec) {
 		if ref.Kind != spec.TargetRefs[0].Kind {
 			c.issues.invalid(fmt.Sprintf("spec.targetRefs[%d].kind", i), "all targetRefs must have the same kind")
 		}
-		if ref.Name == "" {
-			c.issues.invalid(fmt.Sprintf("spec.targetRefs[%d].name", i), "the name of the target is missing")
-		}
+		c.target(ref, fmt.Sprintf("spec.targetRefs[%d]", i))
 	}
 	switch {
 	case spec.Action == v1alpha1.ActionTypeExternalAuth && spec.ExternalAuth == nil:
@@ -131,6 +129,18 @@ func (c *compiler) shape(spec v1alpha1.AccessPolicySpec) {
 			c.issues.invalid(fmt.Sprintf("spec.rules[%d].name", i), "the name %s stands twice; rule names must be unique in a policy", shorten(rule.Name))
 		}
 		seen[rule.Name] = true
+	}
+}
+
+// target checks the names of a target; whether it exists is for later.
+func (c *compiler) target(ref v1alpha1.LocalPolicyTargetReferenceWithSectionName, field string) {
+	for _, msg := range validation.IsDNS1123Subdomain(string(ref.Name)) {
+		c.issues.invalid(field+".name", "%s is not the name of an object: %s", shorten(string(ref.Name)), msg)
+	}
+	if ref.SectionName != nil {
+		for _, msg := range validation.IsDNS1123Subdomain(string(*ref.SectionName)) {
+			c.issues.invalid(field+".sectionName", "%s is not the name of a listener: %s", shorten(string(*ref.SectionName)), msg)
+		}
 	}
 }
 
