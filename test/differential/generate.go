@@ -242,6 +242,7 @@ func (g generator) mcp() *v1alpha1.MCPAttributes {
 			from = prompts
 		case v1alpha1.MCPMethodNameResourcesRead:
 			from = resources
+		default: // takes no params here
 		}
 		if from != nil && g.chance(85) {
 			for _, p := range some(g, from, 3) {

@@ -181,31 +181,31 @@ func regexCondition(value, expr string) string {
 
 func (b *builder) hosts(hosts []string) string {
 	host := b.use(varHost)
-	var any []string
+	var some []string
 	for _, h := range hosts {
 		if suffix, wild := strings.CutPrefix(h, "*"); wild {
-			any = append(any, fmt.Sprintf("%s.endsWith(%s) && size(%s) > %d", host, cel.Quote(suffix), host, len(suffix)))
+			some = append(some, fmt.Sprintf("%s.endsWith(%s) && size(%s) > %d", host, cel.Quote(suffix), host, len(suffix)))
 		} else {
-			any = append(any, host+" == "+cel.Quote(h))
+			some = append(some, host+" == "+cel.Quote(h))
 		}
 	}
-	return host + " != '' && " + either(any)
+	return host + " != '' && " + either(some)
 }
 
 func (b *builder) paths(paths []plan.PathMatch) string {
 	path := b.use(varPath)
-	var any []string
+	var some []string
 	for _, m := range paths {
 		switch m.Type {
 		case plan.PathExact:
-			any = append(any, path+" == "+cel.Quote(m.Value))
+			some = append(some, path+" == "+cel.Quote(m.Value))
 		case plan.PathPrefix:
-			any = append(any, fmt.Sprintf("(%s == %s || %s.startsWith(%s))", path, cel.Quote(m.Value), path, cel.Quote(m.Value+"/")))
+			some = append(some, fmt.Sprintf("(%s == %s || %s.startsWith(%s))", path, cel.Quote(m.Value), path, cel.Quote(m.Value+"/")))
 		case plan.PathRegex:
-			any = append(any, regexCondition(path, m.Value))
+			some = append(some, regexCondition(path, m.Value))
 		}
 	}
-	return path + " != '' && " + either(any)
+	return path + " != '' && " + either(some)
 }
 
 // nothing is the condition that never holds.
@@ -299,26 +299,26 @@ func (l *leaf) render(b *builder) string {
 	if l.everything {
 		return "true"
 	}
-	var any []string
+	var some []string
 	if len(l.tools) > 0 {
-		any = append(any, members(slices.Sorted(maps.Keys(l.tools)), b.use(varTool)))
+		some = append(some, members(slices.Sorted(maps.Keys(l.tools)), b.use(varTool)))
 	}
 	if len(l.prompts) > 0 {
-		any = append(any, members(slices.Sorted(maps.Keys(l.prompts)), b.use(varPrompt)))
+		some = append(some, members(slices.Sorted(maps.Keys(l.prompts)), b.use(varPrompt)))
 	}
 	if len(l.methods) > 0 {
-		any = append(any, members(slices.Sorted(maps.Keys(l.methods)), b.use(varMethod)))
+		some = append(some, members(slices.Sorted(maps.Keys(l.methods)), b.use(varMethod)))
 	}
 	for _, category := range slices.Sorted(maps.Keys(l.categories)) {
-		any = append(any, b.use(varMethod)+".startsWith("+cel.Quote(category+"/")+")")
+		some = append(some, b.use(varMethod)+".startsWith("+cel.Quote(category+"/")+")")
 	}
 	for _, method := range slices.Sorted(maps.Keys(l.resources)) {
-		any = append(any, b.use(varMethod)+" == "+cel.Quote(method)+" && "+members(slices.Sorted(maps.Keys(l.resources[method])), b.use(varResource)))
+		some = append(some, b.use(varMethod)+" == "+cel.Quote(method)+" && "+members(slices.Sorted(maps.Keys(l.resources[method])), b.use(varResource)))
 	}
 	if l.base {
-		any = append(any, b.use(varBase))
+		some = append(some, b.use(varBase))
 	}
-	return either(append(any, l.conditions...))
+	return either(append(some, l.conditions...))
 }
 
 // expression renders a CEL rule with the guards of plan's reference evaluator: kept to MCP calls that can be believed, and

@@ -147,7 +147,7 @@ func TestForwardedIdentityAgreesWithThePlan(t *testing.T) {
 	g := rand.New(rand.NewPCG(5, 6))
 	parts := []string{"URI=", "URI=spiffe://td/a", "spiffe://td/b", ";", ";", ",", `"`, `\`, "Subject=", "By=", "Hash=00", "DNS=x", "=", "CN=x", "uri=", " "}
 	found := 0
-	for range 20000 {
+	for range 6000 {
 		var b strings.Builder
 		for range 1 + g.IntN(7) {
 			b.WriteString(parts[g.IntN(len(parts))])
@@ -167,5 +167,5 @@ func TestForwardedIdentityAgreesWithThePlan(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got, header)
 	}
-	require.Greater(t, found, 100)
+	require.Greater(t, found, 30)
 }

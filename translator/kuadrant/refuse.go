@@ -12,7 +12,7 @@ import (
 // It stands negated in a patternMatching evaluator, where an error denies; it leans as plan's Refusal does.
 func refuses(refusals []plan.Refusal, profile plan.Profile) (string, error) {
 	b := newBuilder(profile)
-	var any []string
+	var some []string
 	for _, refusal := range refusals {
 		if refusal.All {
 			return "true", nil
@@ -22,10 +22,10 @@ func refuses(refusals []plan.Refusal, profile plan.Profile) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			any = append(any, text)
+			some = append(some, text)
 		}
 	}
-	return b.wrap(either(any)), nil
+	return b.wrap(either(some)), nil
 }
 
 func (b *builder) delegated(r *plan.Rule) (string, error) {
@@ -69,23 +69,23 @@ func joined(value string) string { return value + ".contains(',')" }
 
 func (b *builder) mcpDelegated(m *plan.MCPMatch) []string {
 	method := b.value(b.profile.MethodHeader)
-	any := []string{joined(method)}
+	some := []string{joined(method)}
 	if m.Base {
-		any = append(any, "has(request.method) && request.method in ['GET','DELETE']", baseMethods(method))
+		some = append(some, "has(request.method) && request.method in ['GET','DELETE']", baseMethods(method))
 	}
 	for _, want := range m.Methods {
 		switch header := b.profile.ParamHeader(want.Name); {
 		case want.Category:
-			any = append(any, method+".startsWith("+cel.Quote(want.Name+"/")+")")
+			some = append(some, method+".startsWith("+cel.Quote(want.Name+"/")+")")
 		case len(want.Params) == 0 || header == "":
-			any = append(any, method+" == "+cel.Quote(want.Name))
+			some = append(some, method+" == "+cel.Quote(want.Name))
 		default:
 			name := b.value(header)
-			any = append(any, fmt.Sprintf("%s == %s && (%[3]s == '' || %[4]s || %[3]s in %[5]s)", method, cel.Quote(want.Name),
+			some = append(some, fmt.Sprintf("%s == %s && (%[3]s == '' || %[4]s || %[3]s in %[5]s)", method, cel.Quote(want.Name),
 				name, joined(name), cel.QuoteList(want.Params)))
 		}
 	}
-	return any
+	return some
 }
 
 // celDelegated refuses where the expression holds with the values that the profile believes or with those that were sent.
@@ -118,18 +118,18 @@ func (b *builder) celDelegated(r *plan.Rule) (string, error) {
 		}
 	}
 	method := b.value(b.profile.MethodHeader)
-	any := []string{joined(method), holds}
+	some := []string{joined(method), holds}
 	if uses.Path {
-		any = append(any, b.use(varPath)+" == ''")
+		some = append(some, b.use(varPath)+" == ''")
 	}
 	if uses.Host {
-		any = append(any, b.use(varHost)+" == ''")
+		some = append(some, b.use(varHost)+" == ''")
 	}
 	for _, name := range uses.Headers {
-		any = append(any, joined(b.value(name)))
+		some = append(some, joined(b.value(name)))
 	}
 	if uses.MCPMethod {
-		return either(any), nil
+		return either(some), nil
 	}
-	return fmt.Sprintf("(%s == 'tools/call' || %s) && %s", method, joined(method), either(any)), nil
+	return fmt.Sprintf("(%s == 'tools/call' || %s) && %s", method, joined(method), either(some)), nil
 }

@@ -2,11 +2,16 @@ package plan
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"accesspolicy-operator/translator/cel"
+)
+
+// Statuses of a denial.
+const (
+	StatusUnauthorized = 401
+	StatusForbidden    = 403
 )
 
 // Decision is the answer of a plan to one request. Its zero value denies.
@@ -39,15 +44,15 @@ func (p *Plan) Decide(r Request) Decision {
 	ids := p.Identities()
 	e := evaluation{profile: p.Profile, request: &r, call: p.Profile.read(&r), callers: r.callers(ids), identity: r.identity(ids)}
 	if len(e.callers) == 0 && !ids.Anonymous {
-		return Decision{Status: http.StatusUnauthorized, Reason: "no credential that a rule asks for was verified"}
+		return Decision{Status: StatusUnauthorized, Reason: "no credential that a rule asks for was verified"}
 	}
 	for _, refusal := range p.Refusals {
 		if refusal.All || slices.ContainsFunc(refusal.Rules, e.delegated) {
-			return Decision{Status: http.StatusForbidden, By: refusal.Origin,
+			return Decision{Status: StatusForbidden, By: refusal.Origin,
 				Reason: "refused: policy " + refusal.Origin.String() + " delegates this request to an external authorizer, which is not supported yet"}
 		}
 	}
-	denied := Decision{Status: http.StatusForbidden, Reason: "no rule grants this request"}
+	denied := Decision{Status: StatusForbidden, Reason: "no rule grants this request"}
 	best := -1
 	for i := range p.Rules {
 		passed, why := e.match(&p.Rules[i])

@@ -6,11 +6,11 @@ import "k8s.io/apimachinery/pkg/types"
 type Severity string
 
 const (
-	// Error: something the user wrote grants nothing, or not everywhere.
+	// Error says that something the user wrote grants nothing, or not everywhere.
 	Error Severity = "error"
-	// Warning: all is in force as written, and probably not as meant.
+	// Warning says that all is in force as written, and probably not as meant.
 	Warning Severity = "warning"
-	// Note: worth knowing.
+	// Note is worth knowing.
 	Note Severity = "note"
 )
 

@@ -46,8 +46,7 @@ func (e *evaluation) mcpDelegated(m *MCPMatch) bool {
 }
 
 func (e *evaluation) baseDelegated(method string) bool {
-	return e.request.Method == "GET" || e.request.Method == "DELETE" || slices.Contains(BaseMethods, method) ||
-		slices.ContainsFunc(BasePrefixes, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
+	return e.request.Method == "GET" || e.request.Method == "DELETE" || isBase(method)
 }
 
 // celDelegated evaluates the expression both with the values that the profile believes and with those that were sent.

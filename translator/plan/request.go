@@ -118,23 +118,30 @@ func (p Profile) read(r *Request) call {
 	if r.Method != "POST" || !versionOK || !JSONContentType(r.Headers[HeaderContentType]) {
 		return c
 	}
-	method = single(method)
-	c.method = method
-	c.base = slices.Contains(BaseMethods, method) ||
-		slices.ContainsFunc(BasePrefixes, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
-	named := p.ServerHeader == ""
-	if server := single(r.Headers[p.ServerHeader]); !named && server != "" && server != p.BrokerServer {
-		c.server, named = server, true
+	c.method = single(method)
+	c.base = isBase(c.method)
+	if server := single(r.Headers[p.ServerHeader]); p.ServerHeader != "" && server != p.BrokerServer {
+		c.server = server
 	}
-	switch {
-	case method == "tools/call" && named:
-		c.tool = single(r.Headers[p.ToolHeader])
-	case method == "prompts/get" && named:
-		c.prompt = single(r.Headers[p.PromptHeader])
-	case p.ParamHeader(method) == p.ResourceHeader && p.ResourceHeader != "":
-		c.resource = r.Headers[p.ResourceHeader]
+	if p.NeedsServer(c.method) && c.server == "" {
+		return c
+	}
+	name := r.Headers[p.ParamHeader(c.method)]
+	switch c.method {
+	case "tools/call":
+		c.tool = single(name)
+	case "prompts/get":
+		c.prompt = single(name)
+	default:
+		c.resource = name
 	}
 	return c
+}
+
+// isBase tells whether a method belongs to the base protocol.
+func isBase(method string) bool {
+	return slices.Contains(BaseMethods, method) ||
+		slices.ContainsFunc(BasePrefixes, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 }
 
 // single returns a value that one header carried. Two headers of a name arrive joined by a comma, and which of them the

@@ -4,7 +4,6 @@ package requests
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -80,6 +79,7 @@ const (
 	defaultHost   = "mcp.example.com"
 	defaultPath   = "/mcp"
 	defaultServer = "demo/server"
+	methodPost    = "POST"
 )
 
 var defaultTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -153,7 +153,7 @@ func ForwardedClientCert(id string) string {
 func (r Request) Wire(profile plan.Profile) Wire {
 	w := Wire{Method: r.HTTP.Method, Host: defaultHost, Path: defaultPath, Headers: map[string]string{}, Principal: r.Caller.SPIFFE, Time: defaultTime}
 	if w.Method == "" {
-		w.Method = http.MethodPost
+		w.Method = methodPost
 	}
 	if r.HTTP.Host != nil {
 		w.Host = *r.HTTP.Host
@@ -164,7 +164,7 @@ func (r Request) Wire(profile plan.Profile) Wire {
 	if r.Time != nil {
 		w.Time = *r.Time
 	}
-	if w.Method == http.MethodPost || r.MCP != nil {
+	if w.Method == methodPost || r.MCP != nil {
 		w.Headers[plan.HeaderContentType] = "application/json"
 	}
 	if r.Caller.SPIFFE != "" {
