@@ -28,10 +28,10 @@ manifests: ## Write the CRD in config/crd/bases from the markers in api/.
 	@"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:dir=config/crd/bases
 
 .PHONY: golden
-golden: ## Rewrite the expected files in translator/testdata; read the diff.
+golden: ## Rewrite the expected files of the golden tests; read the diff.
 	@# A package whose tests do not define the flag would refuse it.
-	@packages=$$(grep -rl --include='*_test.go' '"update"' translator | xargs -r -n1 dirname | sort -u | sed 's|^|./|'); \
-	if [ -z "$$packages" ]; then echo "no test below translator/ takes -update" >&2; exit 1; fi; \
+	@packages=$$(grep -rl --include='*_test.go' '"update"' translator cmd | xargs -r -n1 dirname | sort -u | sed 's|^|./|'); \
+	if [ -z "$$packages" ]; then echo "no test below translator/ and cmd/ takes -update" >&2; exit 1; fi; \
 	echo "go test" $$packages "-update"; \
 	go test $$packages -update
 

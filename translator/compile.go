@@ -397,7 +397,8 @@ func (c *compiler) mcp(m *v1alpha1.MCPAttributes, origin plan.Origin, field stri
 	}
 	base := c.baseOption(m, field)
 	if len(m.Methods) == 0 && !base {
-		return nil, true // SKIP without methods: no MCP condition
+		c.warn(origin.Rule, field, "NoMCPCondition", "mcp names no method and no base protocol, so it restricts nothing: every MCP call is allowed; name methods, or leave mcp out if that is what you mean")
+		return nil, true
 	}
 	c.length(len(m.Methods), field+".methods")
 	out := &plan.MCPMatch{Base: base}

@@ -119,7 +119,11 @@ func Translate(in Input, opts Options) (*Result, error) {
 	for i := range policies {
 		c := compile(policies[i], opts)
 		out.Findings = append(out.Findings, c.findings...)
-		for _, target := range targets(&policies[i], &c, out) {
+		named := targets(&policies[i], &c, out)
+		if len(named) == 0 {
+			out.Findings = append(out.Findings, unplaced(&c, types.NamespacedName{})...)
+		}
+		for _, target := range named {
 			byGateway[target.gateway] = append(byGateway[target.gateway],
 				attachment{compiled: &c, policy: &policies[i], section: target.section})
 		}
@@ -210,8 +214,18 @@ func missingGateways(left map[types.NamespacedName][]attachment, out *Result) {
 			out.Findings = append(out.Findings, plan.Finding{Severity: plan.Error, Reason: v1alpha1.PolicyReasonTargetNotFound, Gateway: gateway,
 				Origin:  plan.Origin{Policy: a.name, Field: "spec.targetRefs"},
 				Message: fmt.Sprintf("Gateway %s does not exist; create it, or correct the name", gateway)})
+			out.Findings = append(out.Findings, unplaced(a.compiled, gateway)...)
 		}
 	}
+}
+
+// unplaced tells the faults of a policy that has no ancestor whose status could tell them.
+func unplaced(c *compiled, gateway types.NamespacedName) []plan.Finding {
+	var out []plan.Finding
+	for _, p := range c.problems {
+		out = append(out, plan.Finding{Severity: plan.Error, Gateway: gateway, Reason: p.Reason, Message: p.Message, Origin: plan.Origin{Policy: c.name, Field: p.Field}})
+	}
+	return out
 }
 
 func translateGateway(gw *gwv1.Gateway, attached []attachment, in Input, opts Options, out *Result) error {

@@ -264,11 +264,21 @@ func withHint(message string) string {
 	return message
 }
 
+// position is how cel-go says where a problem is; line -1 is nowhere.
+var position = regexp.MustCompile(`^ERROR: <input>:(-?\d+):(\d+): `)
+
 var manySpaces = regexp.MustCompile(`\s+`)
 
 // firstLines makes one line of the first problem that cel-go reports, without its drawing of the source line.
 func firstLines(s string) string {
 	first, _, _ := strings.Cut(s, "\n")
+	first = strings.TrimSuffix(first, " (in container '')")
+	if at := position.FindStringSubmatch(first); at != nil {
+		first = first[len(at[0]):]
+		if at[1] != "-1" {
+			first = "line " + at[1] + ", column " + at[2] + ": " + first
+		}
+	}
 	const limit = 400
 	first = manySpaces.ReplaceAllString(first, " ")
 	if utf8.RuneCountInString(first) > limit {

@@ -71,25 +71,27 @@ func (o Options) authentication(ids plan.Identities) map[string]kuadrantv1.Merge
 		var spec kuadrantv1.MergeableAuthenticationSpec
 		spec.Priority = 2
 		spec.AnonymousAccess = &authorinov1beta3.AnonymousAccessSpec{}
+		spec.Overrides = authorinov1beta3.ExtendedProperties{fieldPrincipal: {Expression: "''"}, fieldPrincipals: {Expression: "[]"}}
 		out[KeyAnonymous] = spec
 	}
 	return out
 }
 
-// serviceAccount verifies a bearer token. A username that looks like a SPIFFE ID is not taken over: the two kinds of
-// principal never mix. No override can fail: Authorino would keep the identity without it, and where another identity
+// serviceAccount verifies a bearer token. A username that looks like a SPIFFE ID is not taken over, so that the two kinds
+// of principal never mix; nor is one with a blank, which no ServiceAccount has and which the set of grants could read in
+// two ways. No override can fail: Authorino would keep the identity without it, and where another identity
 // succeeds later, take one of the two by chance.
 func (o Options) serviceAccount(spiffe bool) kuadrantv1.MergeableAuthenticationSpec {
 	var spec kuadrantv1.MergeableAuthenticationSpec
 	spec.Conditions = predicates("has(request.headers) && 'authorization' in request.headers && request.headers['authorization'].startsWith('Bearer ')")
 	user, present := "auth.identity.user.username", "has(auth.identity.user) && has(auth.identity.user.username)"
-	verified := present + " && !" + user + ".startsWith('" + plan.SPIFFEPrefix + "')"
+	verified := fmt.Sprintf("%s && !%s.startsWith('%s') && !%[2]s.contains(' ')", present, user, plan.SPIFFEPrefix)
 	if o.Verify == VerifyJWT {
 		spec.Jwt = &authorinov1beta3.JwtAuthenticationSpec{IssuerUrl: o.Issuer}
-		user, present = "auth.identity.sub", "has(auth.identity.sub)"
+		user = "auth.identity.sub"
 		// Authorino's JWT evaluator does not look at aud. A ServiceAccount token has it as a list.
-		verified = fmt.Sprintf("%s && %s.startsWith('%s') && has(auth.identity.aud) && type(auth.identity.aud) == list && auth.identity.aud.exists(a, a in %s)",
-			present, user, plan.TokenPrefix, cel.QuoteList(o.Audiences))
+		verified = fmt.Sprintf("has(auth.identity.sub) && %s.startsWith('%s') && !%[1]s.contains(' ') && has(auth.identity.aud) && type(auth.identity.aud) == list && auth.identity.aud.exists(a, a in %s)",
+			user, plan.TokenPrefix, cel.QuoteList(o.Audiences))
 	} else {
 		spec.KubernetesTokenReview = &authorinov1beta3.KubernetesTokenReviewSpec{Audiences: o.Audiences}
 	}
@@ -98,7 +100,7 @@ func (o Options) serviceAccount(spiffe bool) kuadrantv1.MergeableAuthenticationS
 		principals += fmt.Sprintf(" + (%s ? [%s] : [])", o.spiffePresent(), o.spiffeID())
 	}
 	spec.Overrides = authorinov1beta3.ExtendedProperties{
-		fieldPrincipal:  {Expression: authorinov1beta3.CelExpression(present + " ? " + user + " : ''")},
+		fieldPrincipal:  {Expression: authorinov1beta3.CelExpression(verified + " ? " + user + " : ''")},
 		fieldPrincipals: {Expression: authorinov1beta3.CelExpression(principals)},
 	}
 	return spec

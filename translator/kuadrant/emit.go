@@ -53,6 +53,7 @@ func Emit(in Input, opts Options) (*Output, error) {
 	e := emission{Input: in, opts: opts, gateway: types.NamespacedName{Namespace: in.Gateway.Namespace, Name: in.Gateway.Name}}
 	expressed := e.byHostClass()
 	e.displacedRoutes()
+	e.identityFindings(expressed)
 	if in.Baseline != nil && (len(expressed) == 0 || allSame(expressed)) {
 		whole := *in.Baseline
 		if len(expressed) > 0 {
@@ -301,6 +302,30 @@ func (e *emission) refusedToo(plans []plan.Plan, class []int, union []plan.Refus
 			Message: fmt.Sprintf("what an ExternalAuth policy refuses on listeners with overlapping host names is refused on %s too, because Kuadrant cannot tell them apart", p.Listener)})
 	}
 }
+
+// identityFindings tells what the configuration of identities means for these plans.
+func (e *emission) identityFindings(plans []plan.Plan) {
+	var ids plan.Identities
+	for i := range plans {
+		if !plans[i].Open {
+			used := plans[i].Identities()
+			ids.Token, ids.SPIFFE = ids.Token || used.Token, ids.SPIFFE || used.SPIFFE
+		}
+	}
+	warn := func(severity plan.Severity, reason, message string) {
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: severity, Enforcer: Enforcer, Gateway: e.gateway, Reason: reason, Message: message})
+	}
+	if ids.SPIFFE && e.opts.SPIFFEFrom != SPIFFEFromXFCC {
+		warn(plan.Note, "PeerIdentity", "SPIFFE IDs are read from source.principal, which Envoy's ext_authz filter sends and Kuadrant's plugin does not; "+
+			"behind the plugin no certificate is seen, and rules that need one grant nothing. Behind a gateway that sanitises x-forwarded-client-cert, use the source xfcc")
+	}
+	if i := slices.IndexFunc(e.opts.Audiences, func(a string) bool { return strings.HasPrefix(a, apiServerAudience) }); ids.Token && i >= 0 {
+		warn(plan.Warning, "APIServerAudience", fmt.Sprintf("the token audience %s is usually the API server's own: every server behind the Gateway can use the tokens that it sees against the API server; use an audience of the Gateway's own", e.opts.Audiences[i]))
+	}
+}
+
+// apiServerAudience begins the default audience of an API server.
+const apiServerAudience = "https://kubernetes.default.svc"
 
 // displacedRoutes tells of AuthPolicies on routes of the Gateway: our overrides keep them from taking effect.
 func (e *emission) displacedRoutes() {

@@ -70,7 +70,7 @@ const DefaultMaxNamedEvaluators = 4
 // Options configure the emitter.
 type Options struct {
 	// Strategy of the overrides: StrategyAtomic (also for "") or StrategyMerge. With merge the AuthPolicies of routes
-	// add to ours; their authors can then authenticate callers as anybody, so they must be trusted (docs/security).
+	// add to ours; their authors can then authenticate callers as anybody, so they must be trusted (docs/security.md).
 	Strategy string
 	// Audiences that a token must be made for. Required as soon as a policy names a ServiceAccount.
 	Audiences []string

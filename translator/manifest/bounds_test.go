@@ -40,13 +40,21 @@ func TestHostileInputIsBounded(t *testing.T) {
 		"nothing but anchors":      strings.Repeat("&a ", 100_000),
 		"nothing but tags":         strings.Repeat("!a ", 100_000),
 		"too large":                strings.Repeat("#", manifest.MaxSource+1),
+		"nothing but commas":       "[" + strings.Repeat("a,", manifest.MaxSource/2-2) + "a]",
+		"nothing but lines":        strings.Repeat("- a\n", manifest.MaxSource/4),
+		"nothing but separators":   strings.Repeat("---\n", manifest.MaxSource/4),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var set manifest.Set
+			var before runtime.MemStats
+			runtime.ReadMemStats(&before)
 			begin := time.Now()
 			require.Error(t, set.Add("in.yaml", []byte(text)))
 			require.Less(t, time.Since(begin), 10*time.Second)
 			require.Empty(t, set.Policies)
+			var after runtime.MemStats
+			runtime.ReadMemStats(&after)
+			require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(600), "MiB")
 		})
 	}
 }
@@ -57,6 +65,25 @@ func TestTooLargeIsTold(t *testing.T) {
 	require.ErrorIs(t, err, manifest.ErrTooLarge)
 	require.EqualError(t, err, "big.yaml: larger than 16 MiB; split it into several files")
 	require.False(t, errors.Is(set.Add("in.yaml", []byte("a: [")), manifest.ErrTooLarge))
+}
+
+// A text of many small values is far larger as a tree than as a text.
+func TestManyValuesAreRefusedUnread(t *testing.T) {
+	for name, text := range map[string]string{
+		"flat list":   "[" + strings.Repeat("a,", 8_000_000-1),
+		"empty lists": "a: [" + strings.Repeat("[],", 5_000_000),
+		"flat object": "{" + strings.Repeat("a: b,", 3_000_000),
+		"lines":       strings.Repeat("- a\n", 4_000_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var set manifest.Set
+			require.Error(t, set.Add("in.yaml", []byte(text)))
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
+		})
+	}
 }
 
 func TestTenThousandPolicies(t *testing.T) {

@@ -16,6 +16,12 @@ import (
 // thousands of policies, and bounds the memory that the syntax tree of a hostile file takes.
 const MaxSource = 16 << 20
 
+// maxMarks bounds the characters of a YAML source that separate values. The syntax tree takes some 200 bytes for each value,
+// so that a file of nothing but commas would need gigabytes. Ten thousand policies have a quarter of it.
+const maxMarks = 2_000_000
+
+const marks = ",:[{\n"
+
 // ErrTooLarge is in the chain of the error for a source over MaxSource.
 var ErrTooLarge = fmt.Errorf("larger than %d MiB; split it into several files", MaxSource>>20)
 
@@ -33,13 +39,17 @@ func eachDocument(data []byte, yield func(number int, raw []byte) error) error {
 		if jsonErr == nil {
 			return eachOf(objects, yield)
 		}
-		// YAML in braces looks like JSON at its beginning.
+		// YAML in braces looks like JSON at its beginning. The error is that of JSON as long as nothing tells otherwise.
+		read := 0
+		err := eachYAML(data, func(number int, raw []byte) error {
+			read = number
+			return yield(number, raw)
+		})
 		var syntax *syntaxError
-		if err := eachYAML(data, yield); errors.As(err, &syntax) {
+		if read == 0 && errors.As(err, &syntax) {
 			return jsonErr
-		} else {
-			return err
 		}
+		return err
 	}
 	return eachYAML(data, yield)
 }
@@ -105,7 +115,28 @@ func eachOf(objects []rawJSON, yield func(int, []byte) error) error {
 	return nil
 }
 
+// maxValues bounds the syntax tree, which takes some 200 bytes for a value of two. A source full of policies has a tenth.
+const maxValues = 2_000_000
+
+// separators counts what stands between values: there is at most a key and a value for each.
+func separators(data []byte) int {
+	n := 0
+	for _, c := range data {
+		switch c {
+		case ',', '[', '{', '\n':
+			n++
+		}
+	}
+	return n
+}
+
 func eachYAML(data []byte, yield func(int, []byte) error) error {
+	if separators(data) > maxValues {
+		return &syntaxError{fmt.Sprintf("more than %d values and lines; split it into several files", maxValues)}
+	}
+	if n := countAny(data, marks); n > maxMarks {
+		return fmt.Errorf("about %d values, more than are read from one YAML file; split it, or write it as JSON", n)
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for number := 1; ; number++ {
 		var node yaml.Node
@@ -127,6 +158,14 @@ func eachYAML(data []byte, yield func(int, []byte) error) error {
 			return err
 		}
 	}
+}
+
+func countAny(data []byte, chars string) int {
+	n := 0
+	for i := range len(chars) {
+		n += bytes.Count(data, []byte{chars[i]})
+	}
+	return n
 }
 
 // yamlMessage gives an error of the YAML reader without its prefix. It leaves the line out when it is the first one.

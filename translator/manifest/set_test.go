@@ -102,7 +102,8 @@ func TestErrors(t *testing.T) {
 		"an unknown tag":         {"a: !thing b\n", "in.yaml: document 1: line 1: values of the type !thing are not read; write plain text or a number"},
 		"a key that is a list":   {"? [a]\n: b\n", "in.yaml: document 1: line 1: a key must be a single value, not a list or an object"},
 		"no number":              {"a: .nan\n", "in.yaml: document 1: line 1: .nan is not a number that JSON knows"},
-		"trailing text":          {"{a: 1}\nb: 2\n", "in.yaml: document 1: line 1: invalid character 'a' looking for beginning of object key string"},
+		"trailing text":          {"{a: 1}\nb: 2\n", "in.yaml: document 2: line 1: did not find expected <document start>"},
+		"braces of YAML, first":  {"{a: b}\n---\nx: [\n", "in.yaml: document 2: line 3: did not find expected node content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var set manifest.Set

@@ -106,7 +106,13 @@ func (e *evaluation) whyNotMCP() string {
 	if e.call.method == "" {
 		return "the request is no MCP call that the profile believes"
 	}
-	return fmt.Sprintf("the MCP call %s is not in its mcp section", e.call.method)
+	what := e.call.method
+	if name := e.call.param(what); name != "" {
+		what += fmt.Sprintf(" on %q", name)
+	} else if e.profile.ParamHeader(what) != "" {
+		what += " on a name that cannot be believed"
+	}
+	return fmt.Sprintf("the MCP call %s is not in its mcp section", what)
 }
 
 func (s Source) has(principal string) bool {

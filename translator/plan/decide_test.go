@@ -40,7 +40,7 @@ func TestZeroValuesGrantNothing(t *testing.T) {
 	require.False(t, p.Decide(toolCall("add")).Allowed, "an MCP section without content matches nothing")
 }
 
-// Each entry is a way to look like the granted call without being it (docs/decisions, MCP headers).
+// Each entry is a way to look like the granted call without being it (docs/decisions/0006-which-mcp-headers-are-believed.md).
 func TestToolConditionIsNotForgeable(t *testing.T) {
 	p := onePlan(t, Rule{Source: Source{Principals: []string{reader}}, MCP: mcp(MCPMethod{Name: "tools/call", Params: []string{"add"}})})
 	require.True(t, p.Decide(toolCall("add")).Allowed)
@@ -119,7 +119,7 @@ func TestNearMissAndStatus(t *testing.T) {
 		Rule{Source: Source{Principals: []string{reader}}, MCP: mcp(MCPMethod{Name: "tools/call", Params: []string{"add"}})})
 	d := p.Decide(toolCall("delete_database"))
 	require.Equal(t, Decision{Status: 403, Reason: "no rule grants this request",
-		NearMiss: &NearMiss{Origin: p.Rules[1].Origin, Why: "the MCP call tools/call is not in its mcp section"}}, d)
+		NearMiss: &NearMiss{Origin: p.Rules[1].Origin, Why: "the MCP call tools/call on \"delete_database\" is not in its mcp section"}}, d)
 	r := toolCall("add")
 	r.Token = nil
 	require.Equal(t, 401, p.Decide(r).Status)

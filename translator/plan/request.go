@@ -34,7 +34,8 @@ type Token struct {
 // callers returns the principals of the request among the kinds in use. None: an unidentified caller.
 func (r *Request) callers(ids Identities) []string {
 	var out []string
-	if ids.Token && r.Token != nil && !strings.HasPrefix(r.Token.Username, SPIFFEPrefix) {
+	// The kinds of principal never mix, and no principal has a blank.
+	if ids.Token && r.Token != nil && !strings.HasPrefix(r.Token.Username, SPIFFEPrefix) && !strings.Contains(r.Token.Username, " ") {
 		out = append(out, r.Token.Username)
 	}
 	if ids.SPIFFE && r.SPIFFE != "" {
@@ -46,13 +47,16 @@ func (r *Request) callers(ids Identities) []string {
 // identity is auth.identity as Authorino has it for the identity that wins: the token's, else the certificate's.
 func (r *Request) identity(ids Identities) map[string]any {
 	callers := r.callers(ids)
-	object := map[string]any{"principals": callers}
+	object := map[string]any{"principal": "", "principals": callers}
 	if len(callers) > 0 {
 		object["principal"] = callers[0]
 	}
-	if ids.Token && r.Token != nil {
+	switch {
+	case ids.Token && r.Token != nil:
 		object["authenticated"] = true
 		object["user"] = map[string]any{"username": r.Token.Username, "uid": r.Token.UID, "groups": r.Token.Groups}
+	case len(callers) == 0:
+		object["anonymous"] = true
 	}
 	return object
 }

@@ -61,11 +61,11 @@ func (r Refusal) explain(b *strings.Builder) {
 		fmt.Fprintf(b, "    %s: no request\n", r.Origin)
 	}
 	for i := range r.Rules {
-		r.Rules[i].explain(b, "", "req")
+		r.Rules[i].explain(b, "", "not")
 	}
 }
 
-// explain writes a rule; verb labels what it is about.
+// explain writes a rule; verb says whether it is about what is allowed (may) or refused (not).
 func (r *Rule) explain(b *strings.Builder, number, verb string) {
 	fmt.Fprintf(b, "    %s%s (%s)\n", number, r.Origin, r.Origin.Field)
 	line := func(label, text string) { fmt.Fprintf(b, "         %-6s %s\n", label, text) }

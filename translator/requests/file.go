@@ -191,7 +191,7 @@ func (r Request) Wire(profile plan.Profile) Wire {
 const headerXFCC = "x-forwarded-client-cert"
 
 // route sets the headers that the profile's router sets. A tool of the broker itself leaves the client's tool header as it
-// is (docs/decisions, MCP headers).
+// is (docs/decisions/0006-which-mcp-headers-are-believed.md).
 func (m MCP) route(profile plan.Profile, headers map[string]string) {
 	headers[profile.MethodHeader] = m.Method
 	server := m.Server
