@@ -38,8 +38,11 @@ golden: ## Rewrite the expected files of the golden tests; read the diff.
 ##@ Build and try
 
 .PHONY: build
-build: ## Build bin/kubectl-accesspolicy and bin/authorino-judge.
+build: judge ## Build bin/kubectl-accesspolicy and bin/authorino-judge.
 	CGO_ENABLED=0 go build -o bin/kubectl-accesspolicy ./cmd/kubectl-accesspolicy
+
+.PHONY: judge
+judge:
 	CGO_ENABLED=0 go -C test/authorino build -o ../../bin/authorino-judge ./cmd/judge
 
 .PHONY: demo
@@ -49,9 +52,9 @@ demo: ## Show what the translator does, without a cluster.
 ##@ Check
 
 .PHONY: test
-test: ## Run every test. The first run builds an API server (about 12 minutes).
+test: judge ## Run every test. The first run builds an API server (about 12 minutes).
 	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then KUBEBUILDER_ASSETS=$$(hack/controlplane/build); fi; \
-	export KUBEBUILDER_ASSETS; \
+	export KUBEBUILDER_ASSETS ACCESSPOLICY_JUDGE="$$PWD/bin/authorino-judge"; \
 	failed=; \
 	for module in $(TEST_MODULES); do \
 		echo "== $$module: go test ./..."; \

@@ -30,6 +30,7 @@ func BenchmarkDecision(b *testing.B) {
 	var constant judge.Measurement
 	report := func(b *testing.B, m judge.Measurement) {
 		b.Helper()
+		b.ReportAllocs()
 		for b.Loop() { // the work is done
 		}
 		require.True(b, m.Result.Allowed, "%+v", m.Result)
