@@ -42,7 +42,7 @@ build: judge ## Build bin/kubectl-accesspolicy and bin/authorino-judge.
 	CGO_ENABLED=0 go build -o bin/kubectl-accesspolicy ./cmd/kubectl-accesspolicy
 
 .PHONY: judge
-judge:
+judge: ## Build bin/authorino-judge, the real Authorino pipeline.
 	CGO_ENABLED=0 go -C test/authorino build -o ../../bin/authorino-judge ./cmd/judge
 
 .PHONY: demo

@@ -397,7 +397,7 @@ func (c *compiler) mcp(m *v1alpha1.MCPAttributes, origin plan.Origin, field stri
 	}
 	base := c.baseOption(m, field)
 	if len(m.Methods) == 0 && !base {
-		c.warn(origin.Rule, field, "NoMCPCondition", "mcp names no method and no base protocol, so it restricts nothing: every MCP call is allowed; name methods, or leave mcp out if that is what you mean")
+		c.warn(origin.Rule, field, "NoMCPCondition", "mcp names no method and no base protocol, so it restricts nothing: every request is allowed, GET too; name methods, or leave mcp out if that is what you mean")
 		return nil, true
 	}
 	c.length(len(m.Methods), field+".methods")
@@ -457,8 +457,9 @@ func (c *compiler) mcpMethod(m v1alpha1.MCPMethod, origin plan.Origin, field str
 		case n == 0 && !c.lenient:
 			c.warn(origin.Rule, index(field+".params", i), "GrantsNothing", "an empty name matches no call; remove it")
 			continue
-		case strings.Contains(param, ",") && !strings.HasPrefix(name, "resources/"):
+		case strings.Contains(param, ",") && !strings.HasPrefix(name, "resources/") && !c.lenient:
 			c.warn(origin.Rule, index(field+".params", i), "GrantsNothing", "a name with a comma is never believed, because two headers arrive joined by one; rename the tool or prompt")
+			continue
 		}
 		params = append(params, param)
 	}

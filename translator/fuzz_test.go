@@ -49,11 +49,14 @@ func FuzzTranslate(f *testing.F) {
 		again, err := translator.Translate(in, opts)
 		require.NoError(t, err)
 		require.Equal(t, string(objects(t, result)), string(objects(t, again)))
+		require.Equal(t, string(status(t, result)), string(status(t, again)))
 	})
 }
 
 func onlyAccepted(t *testing.T, result *translator.Result, p *plan.Plan) {
 	t.Helper()
+	wide := slices.ContainsFunc(result.Verdicts, func(v translator.Verdict) bool { return v.Gateway == p.Gateway && v.Section == "" })
+	require.False(t, wide && p.Open, "a policy targets the whole Gateway, and %s is open", p.Where())
 	for _, r := range p.Rules {
 		require.True(t, slices.ContainsFunc(result.Verdicts, func(v translator.Verdict) bool {
 			return v.Policy == r.Origin.Policy && v.Gateway == p.Gateway && v.Accepted

@@ -58,7 +58,7 @@ var places = map[string]func(p *v1alpha1.XAccessPolicy, text string){
 	},
 	"rule name":   func(p *v1alpha1.XAccessPolicy, s string) { p.Spec.Rules[0].Name = s },
 	"policy name": func(p *v1alpha1.XAccessPolicy, s string) { p.Name = s },
-	"namespace":   func(p *v1alpha1.XAccessPolicy, s string) { p.Spec.Rules[0].Source.ServiceAccount.Namespace = s },
+	"namespace":   func(p *v1alpha1.XAccessPolicy, s string) { p.Namespace = s },
 	"cel literal": func(p *v1alpha1.XAccessPolicy, s string) {
 		p.Spec.Rules[0].Authorization = &v1alpha1.AuthorizationRule{Type: v1alpha1.AuthorizationRuleTypeCEL, CEL: &v1alpha1.AccessPolicyCELRule{Expression: "request.mcp.tool_name == '" + s + "'"}}
 	},

@@ -46,7 +46,7 @@ type Uses struct {
 }
 
 // Input is what an expression is evaluated against by Eval. Every string is already what the vocabulary says it is:
-// guarded, lower-cased where docs/cel.md says so, ” when absent.
+// guarded, lower-cased where docs/cel.md says so, empty when absent.
 type Input struct {
 	Method, Path, URLPath, Host          string
 	MCPMethod, Tool, Prompt, Server, URI string
@@ -254,6 +254,9 @@ func (e *Expression) Eval(in Input) (bool, error) {
 
 // withHint says where the names are listed: cel-go reports an unknown name below a root as an unknown root.
 func withHint(message string) string {
+	if strings.Contains(message, "recursion") {
+		return fmt.Sprintf("the expression is nested deeper than %d (%s); write it flatter", maxParserDepth, message)
+	}
 	if strings.Contains(message, "undeclared reference") {
 		names := []string{publicHeaders}
 		for _, v := range variables {

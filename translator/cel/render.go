@@ -3,7 +3,6 @@ package cel
 import (
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -34,7 +33,7 @@ func (g Engine) names() map[string]string {
 // Render returns the expression as text for an engine. The rewriting is done on the syntax tree, and the text is parsed
 // again and compared with the tree before it is returned, so that it means what was checked.
 func (e *Expression) Render(engine Engine) (string, error) {
-	r := renderer{engine: engine, names: engine.names(), fac: ast.NewExprFactory()}
+	r := renderer{engine: engine, names: engine.names(), fac: ast.NewExprFactory(), snippets: map[string]ast.Expr{}}
 	tree := r.visit(e.tree)
 	if r.err != nil {
 		return "", r.err
@@ -46,7 +45,9 @@ type renderer struct {
 	engine Engine
 	names  map[string]string
 	fac    ast.ExprFactory
-	err    error
+	// snippets caches the engine's texts, which an expression often uses more than once.
+	snippets map[string]ast.Expr
+	err      error
 }
 
 func (r *renderer) visit(e ast.Expr) ast.Expr {
@@ -99,16 +100,13 @@ func isIdent(e ast.Expr, name string) bool { return e.Kind() == ast.IdentKind &&
 // literal is only called where the normaliser put a string literal.
 func literal(e ast.Expr) string { return string(e.AsLiteral().(types.String)) }
 
-// snippets caches the few dozen texts that emitters substitute.
-var snippets sync.Map
-
 func (r *renderer) snippet(text string) ast.Expr {
 	if text == "" {
 		r.err = fmt.Errorf("the engine has no text for a name that the expression uses")
 		return r.fac.NewUnspecifiedExpr(0)
 	}
-	if tree, ok := snippets.Load(text); ok {
-		return r.fac.CopyExpr(tree.(ast.Expr))
+	if tree, ok := r.snippets[text]; ok {
+		return r.fac.CopyExpr(tree)
 	}
 	parsed, issues := syntaxEnv.Parse(text)
 	if err := issues.Err(); err != nil {
@@ -116,7 +114,7 @@ func (r *renderer) snippet(text string) ast.Expr {
 		return r.fac.NewUnspecifiedExpr(0)
 	}
 	tree := parsed.NativeRep().Expr()
-	snippets.Store(text, tree)
+	r.snippets[text] = tree
 	return r.fac.CopyExpr(tree)
 }
 

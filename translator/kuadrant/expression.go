@@ -75,7 +75,7 @@ func (b *builder) wrap(body string) string {
 	return body
 }
 
-// sent and value read a header; value is ” for a missing one. Neither can fail.
+// sent and value read a header; value is empty for a missing one. Neither can fail.
 func (b *builder) sent(header string) string { return cel.Quote(header) + " in " + b.use(varHeaders) }
 
 func (b *builder) value(header string) string {
@@ -95,12 +95,12 @@ func (b *builder) methodValue() string {
 	contentType := b.value(plan.HeaderContentType) + ".lowerAscii()"
 	return fmt.Sprintf("has(request.method) && request.method == 'POST' && "+
 		"(%[1]s == 'application/json' || %[1]s.startsWith('application/json;') && !%[1]s.contains(',')) && %[2]s && !%[4]s ? %[3]s : ''",
-		contentType, b.versionOK(), b.value(b.profile.MethodHeader), joined(b.value(b.profile.MethodHeader)))
+		contentType, b.versionOK(), b.value(b.profile.MethodHeader), hasComma(b.value(b.profile.MethodHeader)))
 }
 
 func (b *builder) serverValue() string {
 	server := b.value(b.profile.ServerHeader)
-	return fmt.Sprintf("%s != '' && %s != %s && !%s ? %s : ''", b.use(varMethod), server, cel.Quote(b.profile.BrokerServer), joined(server), server)
+	return fmt.Sprintf("%s != '' && %s != %s && !%s ? %s : ''", b.use(varMethod), server, cel.Quote(b.profile.BrokerServer), hasComma(server), server)
 }
 
 func (b *builder) namedValue(method string) string {
@@ -109,7 +109,7 @@ func (b *builder) namedValue(method string) string {
 		server = b.use(varServer) + " != '' && "
 	}
 	name := b.value(b.profile.ParamHeader(method))
-	return fmt.Sprintf("%s%s == %s && !%s ? %s : ''", server, b.use(varMethod), cel.Quote(method), joined(name), name)
+	return fmt.Sprintf("%s%s == %s && !%s ? %s : ''", server, b.use(varMethod), cel.Quote(method), hasComma(name), name)
 }
 
 func (b *builder) resourceValue() string {
@@ -294,7 +294,7 @@ func (l *leaf) mcp(m *plan.MCPMatch) {
 	}
 }
 
-// render gives the leaf as one condition. The tool of a request is ” where it cannot be believed, and no set holds that.
+// render gives the leaf as one condition. The tool of a request is empty where it cannot be believed, and no set holds that.
 func (l *leaf) render(b *builder) string {
 	if l.everything {
 		return "true"

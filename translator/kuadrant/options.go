@@ -63,8 +63,7 @@ const (
 )
 
 // DefaultMaxNamedEvaluators is how many policies get an Authorino evaluator of their own, named after them. Each costs
-// every request that the earlier ones do not grant a JSON marshal and a parse, so past this number the policies share the
-// fewest evaluators that hold them.
+// every request a JSON marshal and a parse, so past this number the policies share the fewest evaluators that hold them.
 const DefaultMaxNamedEvaluators = 4
 
 // Options configure the emitter.

@@ -43,7 +43,7 @@ func (b *builder) delegated(r *plan.Rule) (string, error) {
 		all = append(all, fmt.Sprintf("(%s == '' || %s)", b.use(varPath), b.paths(r.Paths)))
 	}
 	for _, h := range r.Headers {
-		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), joined(b.value(h.Name)), headerCondition(h)))
+		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), hasComma(b.value(h.Name)), headerCondition(h)))
 	}
 	var what []string
 	if r.CEL != nil {
@@ -65,11 +65,12 @@ func (b *builder) delegated(r *plan.Rule) (string, error) {
 	return strings.Join(all, " && "), nil
 }
 
-func joined(value string) string { return value + ".contains(',')" }
+// hasComma is the condition that a header was joined from several.
+func hasComma(value string) string { return value + ".contains(',')" }
 
 func (b *builder) mcpDelegated(m *plan.MCPMatch) []string {
 	method := b.value(b.profile.MethodHeader)
-	some := []string{joined(method)}
+	some := []string{hasComma(method)}
 	if m.Base {
 		some = append(some, "has(request.method) && request.method in ['GET','DELETE']", baseMethods(method))
 	}
@@ -82,7 +83,7 @@ func (b *builder) mcpDelegated(m *plan.MCPMatch) []string {
 		default:
 			name := b.value(header)
 			some = append(some, fmt.Sprintf("%s == %s && (%[3]s == '' || %[4]s || %[3]s in %[5]s)", method, cel.Quote(want.Name),
-				name, joined(name), cel.QuoteList(want.Params)))
+				name, hasComma(name), cel.QuoteList(want.Params)))
 		}
 	}
 	return some
@@ -118,7 +119,7 @@ func (b *builder) celDelegated(r *plan.Rule) (string, error) {
 		}
 	}
 	method := b.value(b.profile.MethodHeader)
-	some := []string{joined(method), holds}
+	some := []string{hasComma(method), holds}
 	if uses.Path {
 		some = append(some, b.use(varPath)+" == ''")
 	}
@@ -126,10 +127,10 @@ func (b *builder) celDelegated(r *plan.Rule) (string, error) {
 		some = append(some, b.use(varHost)+" == ''")
 	}
 	for _, name := range uses.Headers {
-		some = append(some, joined(b.value(name)))
+		some = append(some, hasComma(b.value(name)))
 	}
 	if uses.MCPMethod {
 		return either(some), nil
 	}
-	return fmt.Sprintf("(%s == 'tools/call' || %s) && %s", method, joined(method), either(some)), nil
+	return fmt.Sprintf("(%s == 'tools/call' || %s) && %s", method, hasComma(method), either(some)), nil
 }

@@ -196,7 +196,7 @@ func (e *evaluation) matchCEL(r *Rule) bool {
 
 // believed binds an expression that does not speak of the method to tools/call, and keeps an expression that speaks of a
 // tool, prompt, server or resource away from calls for which the profile does not vouch for that name: there it reads as
-// ”, and a negated comparison would hold.
+// empty, and a negated comparison would hold.
 func (e *evaluation) believed(uses cel.Uses) bool {
 	c := e.call
 	switch {

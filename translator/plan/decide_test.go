@@ -64,6 +64,7 @@ func TestToolConditionIsNotForgeable(t *testing.T) {
 		"another caller":              func(r *Request) { r.Token = &Token{Username: TokenPrefix + "demo:writer"} },
 		"no caller":                   func(r *Request) { r.Token = nil },
 		"a certificate of that name":  func(r *Request) { r.Token, r.SPIFFE = nil, reader },
+		"a user with a blank":         func(r *Request) { r.Token = &Token{Username: reader + " x"} },
 		"a user with a SPIFFE's name": func(r *Request) { r.Token = &Token{Username: "spiffe://td/x"} },
 	} {
 		r := toolCall("add")

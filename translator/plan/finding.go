@@ -6,7 +6,7 @@ import "k8s.io/apimachinery/pkg/types"
 type Severity string
 
 const (
-	// Error says that something the user wrote grants nothing, or not everywhere.
+	// Error says that something the policies grant is not in force, or not everywhere.
 	Error Severity = "error"
 	// Warning says that all is in force as written, and probably not as meant.
 	Warning Severity = "warning"

@@ -3,6 +3,7 @@
 package requests
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,19 +105,33 @@ func Parse(data []byte) (*File, error) {
 func (r Request) check() error {
 	switch {
 	case r.Name == "":
-		return fmt.Errorf("name is missing")
+		return errors.New("name is missing")
 	case r.Expect != Allow && r.Expect != Deny:
 		return fmt.Errorf("expect is %q, it must be allow or deny", r.Expect)
 	case r.By != "" && r.Expect != Allow:
-		return fmt.Errorf("by needs expect: allow")
+		return errors.New("by needs expect: allow")
 	case r.Status != 0 && r.Expect != Deny:
-		return fmt.Errorf("status needs expect: deny")
+		return errors.New("status needs expect: deny")
+	case r.Status != 0 && r.Status != plan.StatusUnauthorized && r.Status != plan.StatusForbidden:
+		return fmt.Errorf("status is %d; a plan denies with 401 or 403", r.Status)
 	case r.Kuadrant != "" && r.Kuadrant != Deny:
 		return fmt.Errorf("kuadrant is %q; an emitter can only be narrower than the plan: deny", r.Kuadrant)
-	case r.Caller.ServiceAccount != "" && strings.Count(r.Caller.ServiceAccount, "/") != 1:
-		return fmt.Errorf("caller.serviceAccount is %q, it must be namespace/name", r.Caller.ServiceAccount)
-	case r.Caller.ServiceAccount != "" && r.Caller.BadToken:
-		return fmt.Errorf("caller has serviceAccount and badToken, but a request has one token")
+	case r.MCP != nil && r.MCP.Method == "":
+		return errors.New("mcp.method is missing")
+	}
+	return r.Caller.check()
+}
+
+// check finds callers that could never be who they are meant to be, so that a denial which is expected proves nothing.
+func (c Caller) check() error {
+	namespace, name, _ := strings.Cut(c.ServiceAccount, "/")
+	switch {
+	case c.ServiceAccount != "" && (namespace == "" || name == "" || strings.Contains(name, "/")):
+		return fmt.Errorf("caller.serviceAccount is %q, it must be namespace/name", c.ServiceAccount)
+	case c.ServiceAccount != "" && c.BadToken:
+		return errors.New("caller has serviceAccount and badToken, but a request has one token")
+	case c.SPIFFE != "" && plan.PeerID(c.SPIFFE) == "":
+		return fmt.Errorf("caller.spiffe is %q, which is no SPIFFE ID", c.SPIFFE)
 	}
 	return nil
 }
