@@ -13,7 +13,9 @@ import (
 
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/translator/cel"
+	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
+	"accesspolicy-operator/translator/regex"
 )
 
 // Limits and patterns of the CRD (api/v1alpha1 markers), checked again because input does not always come through an API
@@ -62,6 +64,8 @@ type compiler struct {
 	vocab  cel.Vocabulary
 	out    compiled
 	issues problems
+	// regexSize is the sum over the policy.
+	regexSize int
 	// lenient is set for ExternalAuth: a condition that is not supported is left out, so that more is refused.
 	lenient bool
 }
@@ -76,6 +80,9 @@ func compile(p Policy, opts Options) compiled {
 	c.shape(spec)
 	for i, rule := range spec.Rules {
 		c.rule(rule, fmt.Sprintf("spec.rules[%d]", i))
+	}
+	if c.regexSize > regex.MaxPolicySize {
+		c.issues.invalid("spec.rules", "the regular expressions compile to %d instructions together, %d are allowed in a policy; shorten them", c.regexSize, regex.MaxPolicySize)
 	}
 	switch {
 	case len(c.issues) > 0:
@@ -275,7 +282,12 @@ func (c *compiler) celRule(a *v1alpha1.AuthorizationRule, out *compiledRule, fie
 			"add a comparison such as request.mcp.method == 'prompts/get'")
 		return out.MCP != nil
 	}
+	c.regexSize += expression.Uses().RegexSize
 	out.CEL = expression
+	// What cannot be rendered is this policy's fault, never an error for everybody.
+	if err := kuadrant.Expressible(out.Rule, c.opts.Profile, c.lenient); err != nil {
+		c.issues.add(v1alpha1.PolicyReasonInvalidCEL, field+".cel.expression", "%s", err.Error())
+	}
 	return true
 }
 
@@ -326,7 +338,10 @@ func (c *compiler) paths(list []v1alpha1.HTTPPathMatch, field string) []plan.Pat
 }
 
 func (c *compiler) regex(value, field string) {
-	if _, err := plan.WholeRegex(value); err != nil {
+	if size, err := regex.Size(value); err == nil {
+		c.regexSize += size
+	}
+	if _, err := regex.Whole(value); err != nil {
 		c.issues.invalid(field, "%s: %s", shorten(value), err.Error())
 	}
 }

@@ -4,6 +4,7 @@ package translator
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -146,9 +147,21 @@ func Translate(in Input, opts Options) (*Result, error) {
 
 // older orders policies as GEP-713 does: by creation time, then by namespace and name.
 func older(a, b Policy) int {
-	return cmp.Or(a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time),
-		cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name),
-		cmp.Compare(len(a.Object.Spec.Rules), len(b.Object.Spec.Rules)))
+	order := cmp.Or(a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time),
+		cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name))
+	if order == 0 { // copies of one policy; all are refused, and in an order that is none of the input's
+		order = cmp.Compare(contents(a), contents(b))
+	}
+	return order
+}
+
+// contents is the text of a policy's spec and problems.
+func contents(p Policy) string {
+	text, err := json.Marshal(p.Object.Spec)
+	if err != nil {
+		text = []byte(err.Error()) // an order is all that is asked for
+	}
+	return string(text) + summary(p.Problems)
 }
 
 // markDuplicates refuses every copy of an object that stands in the input more than once: which one is meant cannot be

@@ -22,9 +22,10 @@ const (
 	MaxExpressionLength = 8192
 	// MaxExpressionNodes is the greatest number of syntax tree nodes.
 	MaxExpressionNodes = 1500
-	// maxParserDepth is how deep the syntax tree may be. Authorino's cel-go has 250, and what we wrap around the user's
-	// expression needs its share.
-	maxParserDepth = 100
+	// maxParserDepth is how deep the user's text may be nested, maxRenderedDepth how deep what is made of it. Authorino's
+	// cel-go has 250, and what we wrap around the user's expression needs its share.
+	maxParserDepth   = 60
+	maxRenderedDepth = 180
 )
 
 // Vocabulary says what an expression may use beyond the fixed names of docs/cel.md.
@@ -41,6 +42,8 @@ type Uses struct {
 	MCPMethod, Tool, Prompt, Server, Resource bool
 	// Path is set by request.path and request.url_path.
 	Path, Host, Time, Principal, Identity bool
+	// RegexSize is the sum of regex.Size of all regular expressions.
+	RegexSize int
 	// Headers are the lower-case names read through request.headers, sorted.
 	Headers []string
 }
@@ -123,7 +126,7 @@ var functions = map[string]bool{
 	"_?_:_": true, "_&&_": true, "_||_": true, "!_": true, "-_": true,
 	"_==_": true, "_!=_": true, "_<_": true, "_<=_": true, "_>_": true, "_>=_": true,
 	"_+_": true, "_-_": true, "_*_": true, "_/_": true, "_%_": true, "_[_]": true, "@in": true,
-	"size": true, "contains": true, "startsWith": true, "endsWith": true, "matches": true,
+	"size": true, "contains": true, "startsWith": true, "endsWith": true,
 	"int": true, "uint": true, "double": true, "string": true, "bool": true,
 	"duration": true, "timestamp": true, "getFullYear": true, "getMonth": true, "getDayOfYear": true,
 	"getDayOfMonth": true, "getDate": true, "getDayOfWeek": true, "getHours": true, "getMinutes": true,
@@ -136,14 +139,14 @@ var functions = map[string]bool{
 var macros = map[string][]int{"all": {2}, "exists": {2}, "exists_one": {2}, "filter": {2}, "map": {2, 3}}
 
 var (
-	checkEnv  = mustEnv(publicDeclarations()...)
-	syntaxEnv = mustEnv(cel.ClearMacros())
-	evalEnv   = mustEnv(internalDeclarations()...)
+	checkEnv  = mustEnv(maxParserDepth, publicDeclarations()...)
+	syntaxEnv = mustEnv(maxRenderedDepth, cel.ClearMacros())
+	evalEnv   = mustEnv(maxRenderedDepth, internalDeclarations()...)
 )
 
-func mustEnv(opts ...cel.EnvOption) *cel.Env {
+func mustEnv(depth int, opts ...cel.EnvOption) *cel.Env {
 	// Version 1 of the string functions is the part that cel-go 0.21 (Authorino) and later ones share.
-	base := []cel.EnvOption{ext.Strings(ext.StringsVersion(1)), cel.ParserRecursionLimit(maxParserDepth),
+	base := []cel.EnvOption{ext.Strings(ext.StringsVersion(1)), cel.ParserRecursionLimit(depth),
 		cel.ParserExpressionSizeLimit(1 << 20)}
 	env, err := cel.NewEnv(append(base, opts...)...)
 	if err != nil {

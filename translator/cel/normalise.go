@@ -2,12 +2,15 @@ package cel
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"accesspolicy-operator/translator/regex"
 )
 
 // normaliser rewrites the syntax tree of a user's expression (macros not expanded) into the normal form: vocabulary names
@@ -109,6 +112,19 @@ func (n *normaliser) visitName(e ast.Expr, in scope) ast.Expr {
 	if isHeaders(sel.Operand()) {
 		return n.headerValue(sel.FieldName())
 	}
+	return n.selectField(sel, in)
+}
+
+// fieldName is what every CEL version reads as a field; newer ones also take others in back quotes.
+var fieldName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// reserved words of the CEL specification cannot be fields either.
+var reserved = strings.Fields("as break const continue else false for function if import in let loop package namespace null return true var void while")
+
+func (n *normaliser) selectField(sel ast.SelectExpr, in scope) ast.Expr {
+	if field := sel.FieldName(); !fieldName.MatchString(field) || slices.Contains(reserved, field) {
+		return n.fail("%q cannot be selected as a field in every engine; write ['%s']", field, field)
+	}
 	return n.fac.NewSelect(n.next(), n.visit(sel.Operand(), in), sel.FieldName())
 }
 
@@ -132,12 +148,40 @@ func (n *normaliser) visitCall(e ast.Expr, in scope) ast.Expr {
 		return n.headerLookup(args[0], n.headerPresent)
 	case call.IsMemberFunction() && slices.Contains(macros[name], len(args)):
 		return n.visitMacro(call, in)
+	case n.loops > 0 && (name == operators.Add || name == "matches"):
+		return n.fail("%s inside a comprehension is not allowed: it would run for every element", strings.Trim(name, "_"))
+	case name == "matches":
+		return n.visitMatches(call, in)
 	case !functions[name]:
 		return n.fail("the function %q is not part of the vocabulary", strings.Trim(name, "_@"))
 	case call.IsMemberFunction():
 		return n.fac.NewMemberCall(n.next(), name, n.visit(call.Target(), in), n.visitAll(args, in)...)
 	}
 	return n.fac.NewCall(n.next(), name, n.visitAll(args, in)...)
+}
+
+// visitMatches takes only an expression that is written out, so that no client chooses it, and sums up what it costs.
+func (n *normaliser) visitMatches(call ast.CallExpr, in scope) ast.Expr {
+	args := call.Args()
+	last := args[len(args)-1]
+	expr, ok := "", false
+	if last.Kind() == ast.LiteralKind {
+		var s types.String
+		s, ok = last.AsLiteral().(types.String)
+		expr = string(s)
+	}
+	if !ok {
+		return n.fail("the regular expression of matches must be a literal")
+	}
+	size, err := regex.Size(expr)
+	if err != nil {
+		return n.fail("%v", err)
+	}
+	n.uses.RegexSize += size
+	if call.IsMemberFunction() {
+		return n.fac.NewMemberCall(n.next(), "matches", n.visit(call.Target(), in), n.visitAll(args, in)...)
+	}
+	return n.fac.NewCall(n.next(), "matches", n.visitAll(args, in)...)
 }
 
 // visitHas keeps has(a.b) on what a user can have in hand (auth.identity, iteration variables) and turns
@@ -150,7 +194,7 @@ func (n *normaliser) visitHas(arg ast.Expr, in scope) ast.Expr {
 	if isHeaders(sel.Operand()) {
 		return n.headerPresent(sel.FieldName())
 	}
-	return n.fac.NewCall(n.next(), "has", n.fac.NewSelect(n.next(), n.visit(sel.Operand(), in), sel.FieldName()))
+	return n.fac.NewCall(n.next(), "has", n.selectField(sel, in))
 }
 
 func (n *normaliser) visitMacro(call ast.CallExpr, in scope) ast.Expr {

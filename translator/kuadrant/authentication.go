@@ -85,12 +85,12 @@ func (o Options) serviceAccount(spiffe bool) kuadrantv1.MergeableAuthenticationS
 	var spec kuadrantv1.MergeableAuthenticationSpec
 	spec.Conditions = predicates("has(request.headers) && 'authorization' in request.headers && request.headers['authorization'].startsWith('Bearer ')")
 	user, present := "auth.identity.user.username", "has(auth.identity.user) && has(auth.identity.user.username)"
-	verified := fmt.Sprintf("%s && !%s.startsWith('%s') && !%[2]s.contains(' ')", present, user, plan.SPIFFEPrefix)
+	verified := fmt.Sprintf("%[1]s && !%[2]s.startsWith('%[3]s') && !%[2]s.contains(' ')", present, user, plan.SPIFFEPrefix)
 	if o.Verify == VerifyJWT {
 		spec.Jwt = &authorinov1beta3.JwtAuthenticationSpec{IssuerUrl: o.Issuer}
 		user = "auth.identity.sub"
 		// Authorino's JWT evaluator does not look at aud. A ServiceAccount token has it as a list.
-		verified = fmt.Sprintf("has(auth.identity.sub) && %s.startsWith('%s') && !%[1]s.contains(' ') && has(auth.identity.aud) && type(auth.identity.aud) == list && auth.identity.aud.exists(a, a in %s)",
+		verified = fmt.Sprintf("has(auth.identity.sub) && %[1]s.startsWith('%[2]s') && !%[1]s.contains(' ') && has(auth.identity.aud) && type(auth.identity.aud) == list && auth.identity.aud.exists(a, a in %[3]s)",
 			user, plan.TokenPrefix, cel.QuoteList(o.Audiences))
 	} else {
 		spec.KubernetesTokenReview = &authorinov1beta3.KubernetesTokenReviewSpec{Audiences: o.Audiences}

@@ -52,15 +52,16 @@ type emission struct {
 func Emit(in Input, opts Options) (*Output, error) {
 	e := emission{Input: in, opts: opts, gateway: types.NamespacedName{Namespace: in.Gateway.Namespace, Name: in.Gateway.Name}}
 	expressed := e.byHostClass()
-	e.displacedRoutes()
+	whole := in.Baseline != nil && (len(expressed) == 0 || allSame(expressed))
+	e.displacedRoutes(in.Baseline != nil && !whole)
 	e.identityFindings(expressed)
-	if in.Baseline != nil && (len(expressed) == 0 || allSame(expressed)) {
-		whole := *in.Baseline
+	if whole {
+		p := *in.Baseline
 		if len(expressed) > 0 {
-			whole = expressed[0]
-			whole.Listener, whole.Host = "", ""
+			p = expressed[0]
+			p.Listener, p.Host = "", ""
 		}
-		return &e.out, e.emit(&whole, false)
+		return &e.out, e.emit(&p, false)
 	}
 	if in.Baseline != nil {
 		if err := e.emit(in.Baseline, true); err != nil {
@@ -91,6 +92,10 @@ func (e *emission) emit(p *plan.Plan, defaults bool) error {
 			"AuthPolicy %s is there for the same target and would be displaced, so only the denial was generated; delete it, or annotate the Gateway with %s: \"true\"",
 			strings.Join(displaced, ", "), AnnotationReplace))
 		expressed.Rules = nil
+	}
+	if winners := e.overriding(p.Listener); len(winners) > 0 {
+		e.finding(p.Listener, v1alpha1.PolicyReasonOverridden, fmt.Sprintf(
+			"AuthPolicy %s has overrides for the same target and is older, so it stays in force and ours has no effect; delete it", strings.Join(winners, ", ")))
 	}
 	rules, dropped, err := e.fitting(&expressed)
 	if err != nil {
@@ -143,9 +148,6 @@ func (e *emission) fitting(p *plan.Plan) ([]sized, []plan.Finding, error) {
 // render returns the object, or the limit that it exceeds.
 func (e *emission) render(p *plan.Plan, evaluators []evaluator, defaults bool) (*kuadrantv1.AuthPolicy, string, error) {
 	ids := p.Identities()
-	if err := e.opts.needsAudiences(ids); err != nil {
-		return nil, "", err
-	}
 	authorization, limit, err := authorization(p, evaluators)
 	if err != nil || limit != "" {
 		return nil, limit, err
@@ -160,46 +162,70 @@ func (e *emission) render(p *plan.Plan, evaluators []evaluator, defaults bool) (
 	return object, "", nil
 }
 
-// name gives the object its name. An object of that name that is not ours is never touched: the hashed name is used.
+// name gives the object its name. An object of that name that is not ours is never touched: the next name is used, and
+// enforcement is never skipped because of it.
 func (e *emission) name(listener string) string {
-	if listener != "" {
-		return hashedName(e.Gateway.Name, listener)
-	}
 	name := gatewayObjectName(e.Gateway.Name)
-	if slices.ContainsFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
-		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !e.ours(&ap)
-	}) {
-		hashed := hashedName(e.Gateway.Name, "auth")
-		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Note, Enforcer: Enforcer, Gateway: e.gateway, Reason: "NameTaken",
-			Message: fmt.Sprintf("AuthPolicy %s is somebody else's and is left alone; ours is named %s", name, hashed)})
-		return hashed
+	if listener != "" || len(name) > maxName {
+		name = hashedName(e.Gateway.Name, listener, 0)
+	}
+	for try := 1; e.taken(name); try++ {
+		next := hashedName(e.Gateway.Name, listener, try)
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Note, Enforcer: Enforcer, Gateway: e.gateway, Listeners: sections(listener), Reason: "NameTaken",
+			Message: fmt.Sprintf("AuthPolicy %s is somebody else's and is left alone; ours is named %s", name, next)})
+		name = next
 	}
 	return name
 }
 
-// ours tells our objects by label and owner; a label alone can be set by anybody.
+func (e *emission) taken(name string) bool {
+	return slices.ContainsFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
+		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !e.ours(&ap)
+	})
+}
+
+// ours tells our objects by label, owner and, where an API server recorded it, field manager: label and owner can be set by
+// anybody who may write AuthPolicies.
 func (e *emission) ours(ap *kuadrantv1.AuthPolicy) bool {
-	return ap.Labels["app.kubernetes.io/managed-by"] == ManagedBy && slices.ContainsFunc(ap.OwnerReferences,
+	manager := len(ap.ManagedFields) == 0 || slices.ContainsFunc(ap.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == ManagedBy })
+	return manager && ap.Labels["app.kubernetes.io/managed-by"] == ManagedBy && slices.ContainsFunc(ap.OwnerReferences,
 		func(ref metav1.OwnerReference) bool {
 			return ref.Kind == "Gateway" && ref.UID == e.Gateway.UID && ref.UID != ""
 		})
 }
 
 // wouldDisplace names the other AuthPolicies on the same target. Overrides of a Gateway also displace those of its
-// listeners, and the older of two overrides on one object wins, so neither order is left to chance. Defaults displace
-// nothing more specific, but of two defaults on one object the newer one wins.
+// listeners. Defaults displace nothing more specific, but of two defaults on one object the newer one wins.
 func (e *emission) wouldDisplace(listener string, defaults bool) []string {
 	if e.Gateway.Annotations[AnnotationReplace] == "true" {
 		return nil
 	}
+	return e.others(func(ap *kuadrantv1.AuthPolicy) bool {
+		section := ap.Spec.TargetRef.SectionName
+		return listener == "" && !defaults || section == nil || string(*section) == listener
+	})
+}
+
+// overriding names the AuthPolicies that stay in force whatever we write: overrides on the same target, or on the Gateway
+// above a listener. Of two overrides the older one wins (kuadrant-operator v1.5.2), and theirs is there already.
+func (e *emission) overriding(listener string) []string {
+	oursSince := slices.IndexFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool { return e.ours(&ap) })
+	return e.others(func(ap *kuadrantv1.AuthPolicy) bool {
+		section := ap.Spec.TargetRef.SectionName
+		if ap.Spec.Overrides == nil || section != nil && string(*section) != listener {
+			return false
+		}
+		return oursSince < 0 || !e.Existing[oursSince].CreationTimestamp.Before(&ap.CreationTimestamp)
+	})
+}
+
+// others names the AuthPolicies of other people on this Gateway that satisfy a condition.
+func (e *emission) others(holds func(*kuadrantv1.AuthPolicy) bool) []string {
 	var out []string
 	for i := range e.Existing {
 		ap := &e.Existing[i]
 		ref := ap.Spec.TargetRef
-		if ap.Namespace != e.Gateway.Namespace || ref.Kind != "Gateway" || string(ref.Name) != e.Gateway.Name || e.ours(ap) {
-			continue
-		}
-		if listener == "" && !defaults || ref.SectionName == nil || string(*ref.SectionName) == listener {
+		if ap.Namespace == e.Gateway.Namespace && ref.Kind == "Gateway" && string(ref.Name) == e.Gateway.Name && !e.ours(ap) && holds(ap) {
 			out = append(out, ap.Name)
 		}
 	}
@@ -328,7 +354,8 @@ func (e *emission) identityFindings(plans []plan.Plan) {
 const apiServerAudience = "https://kubernetes.default.svc"
 
 // displacedRoutes tells of AuthPolicies on routes of the Gateway: our overrides keep them from taking effect.
-func (e *emission) displacedRoutes() {
+// With rules split by listener, the Gateway's own object is a default, which such a policy displaces.
+func (e *emission) displacedRoutes(split bool) {
 	if e.opts.Strategy == StrategyMerge {
 		return
 	}
@@ -338,8 +365,12 @@ func (e *emission) displacedRoutes() {
 		}) {
 			continue
 		}
-		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Warning, Enforcer: Enforcer, Gateway: e.gateway, Reason: "RoutePolicyDisplaced",
-			Message: fmt.Sprintf("AuthPolicy %s/%s on HTTPRoute %s has no effect while policies target the Gateway: ours overrides it", ap.Namespace, ap.Name, ap.Spec.TargetRef.Name)})
+		reason, message := "RoutePolicyDisplaced", "has no effect while policies target the Gateway: ours overrides it"
+		if split {
+			reason, message = "RoutePolicyOpens", "has no effect on the listeners that are there, but on a listener that is added later it takes the place of our denial until that listener has an object of its own; delete it, or let all listeners have the same rules"
+		}
+		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Warning, Enforcer: Enforcer, Gateway: e.gateway, Reason: reason,
+			Message: fmt.Sprintf("AuthPolicy %s/%s on HTTPRoute %s %s", ap.Namespace, ap.Name, ap.Spec.TargetRef.Name, message)})
 	}
 }
 

@@ -34,6 +34,17 @@ func measure(r plan.Rule, profile plan.Profile) (sized, error) {
 	return sized{r, len(l.render(b)) * max(1, len(r.Source.Principals))}, nil
 }
 
+// Expressible returns why a rule cannot be written for Authorino; a user's expression can grow past what can be nested.
+// refusal tells that it is a rule of an ExternalAuth policy.
+func Expressible(r plan.Rule, profile plan.Profile, refusal bool) error {
+	b := newBuilder(profile)
+	if refusal {
+		_, err := b.delegated(&r)
+		return err
+	}
+	return newLeaf().add(b, &r)
+}
+
 // split divides the rules of a plan into evaluators and renders them: one per policy while they are few, so that
 // Authorino's own evaluator key names who granted; past the bound as few as hold them, in the plan's order.
 func split(rules []sized, profile plan.Profile, bound int) ([]evaluator, error) {
@@ -117,15 +128,22 @@ func plain(rules []sized) []plan.Rule {
 // fail-close. The string is a limit that was exceeded, with its figure.
 func authorization(p *plan.Plan, evaluators []evaluator) (map[string]kuadrantv1.MergeableAuthorizationSpec, string, error) {
 	out := map[string]kuadrantv1.MergeableAuthorizationSpec{}
-	if len(p.Refusals) > 0 {
-		text, err := refuses(p.Refusals, p.Profile)
-		if err != nil {
-			return nil, "", err
+	parts, large, err := refuse(p.Refusals, p.Profile)
+	if err != nil {
+		return nil, "", err
+	}
+	if large != nil {
+		return nil, fmt.Sprintf("rule %s, which refuses requests, is longer than the %d code points that Authorino takes", large, MaxExpression), nil
+	}
+	for i, text := range parts {
+		key := KeyRefuse
+		if i > 0 {
+			key = fmt.Sprintf("%s-%d", KeyRefuse, i+1)
 		}
-		out[KeyRefuse] = patternMatching(0, "!("+text+")")
-		if limit := exceeds(KeyRefuse, text); limit != "" {
+		if limit := exceeds(key, text); limit != "" {
 			return nil, limit, nil
 		}
+		out[key] = patternMatching(0, "!("+text+")")
 	}
 	var keys []string
 	for i := range evaluators {

@@ -9,6 +9,7 @@ import (
 
 	"accesspolicy-operator/translator/cel"
 	"accesspolicy-operator/translator/plan"
+	"accesspolicy-operator/translator/regex"
 )
 
 // The lines that expressions are broken into are for people who read the object; YAML shows them as a block.
@@ -28,6 +29,7 @@ const (
 	varCallers   = "c" // list of the caller's principals, empty for an unidentified caller
 	varPrincipal = "p" // one of them
 	varKey       = "k" // a string that is looked up in a set
+	varLong      = "l" // whether a header that names a call is longer than what CEL rules may read
 )
 
 // builder writes the conditions of one evaluator and remembers which bindings they use.
@@ -54,6 +56,7 @@ type binding struct {
 // bindings, outermost first.
 var bindings = []binding{
 	{varHeaders, func(*builder) string { return "has(request.headers) ? request.headers : {}" }},
+	{varLong, (*builder).longValue},
 	{varCallers, func(*builder) string { return "has(auth.identity.principals) ? auth.identity.principals : []" }},
 	{varMethod, (*builder).methodValue},
 	{varServer, (*builder).serverValue},
@@ -172,11 +175,11 @@ func headerCondition(h plan.HeaderMatch) string {
 
 // regexCondition is never for an expression that does not compile: those policies are refused before they get here.
 func regexCondition(value, expr string) string {
-	whole, err := plan.WholeRegex(expr)
+	whole, err := regex.Whole(expr)
 	if err != nil {
-		return "false"
+		return nothing
 	}
-	return value + ".matches(" + cel.Quote(whole) + ")"
+	return fmt.Sprintf("size(%[1]s) <= %[2]d && %[1]s.matches(%[3]s)", value, regex.MaxValue, cel.Quote(whole))
 }
 
 func (b *builder) hosts(hosts []string) string {
@@ -219,8 +222,18 @@ func either(parts []string) string {
 	case 1:
 		return "(" + parts[0] + ")"
 	}
+	for len(parts) > chain { // cel-go compiles a chain in time proportional to the square of its length
+		var groups []string
+		for group := range slices.Chunk(parts, chain) {
+			groups = append(groups, "("+strings.Join(group, " || ")+")")
+		}
+		parts = groups
+	}
 	return "(" + strings.Join(parts, " || ") + ")"
 }
+
+// chain is how many terms of an OR stand beside each other.
+const chain = 16
 
 // leaf collects what one principal may do. Plain MCP rules melt into its sets; everything else is kept as a condition.
 type leaf struct {
@@ -261,10 +274,7 @@ func (l *leaf) add(b *builder, r *plan.Rule) error {
 }
 
 func (l *leaf) condition(all []string) {
-	text := strings.Join(all, " && ")
-	if !slices.Contains(l.conditions, text) {
-		l.conditions = append(l.conditions, text)
-	}
+	l.conditions = append(l.conditions, strings.Join(all, " && "))
 }
 
 func (l *leaf) mcp(m *plan.MCPMatch) {
@@ -318,7 +328,8 @@ func (l *leaf) render(b *builder) string {
 	if l.base {
 		some = append(some, b.use(varBase))
 	}
-	return either(append(some, l.conditions...))
+	slices.Sort(l.conditions)
+	return either(append(some, slices.Compact(l.conditions)...))
 }
 
 // expression renders a CEL rule with the guards of plan's reference evaluator: kept to MCP calls that can be believed, and
@@ -350,6 +361,10 @@ func (b *builder) expression(r *plan.Rule) (string, error) {
 	if uses.Host {
 		all = append(all, varHost+" != ''")
 	}
+	if uses.Identity {
+		all = append(all, "size("+b.use(varCallers)+") > 0")
+	}
+	all = append(all, "!"+b.tooLong(uses))
 	text = "(" + text + ")"
 	if uses.Principal && r.Source.Any {
 		text = b.forEachCaller(text)
@@ -361,6 +376,37 @@ func (b *builder) expression(r *plan.Rule) (string, error) {
 		condition = "(" + condition + " || " + base.render(b) + ")"
 	}
 	return condition, nil
+}
+
+// tooLong is the condition that the expression would read a longer value than what it is allowed to cost.
+func (b *builder) tooLong(uses cel.Uses) string {
+	var values []string
+	if uses.Path {
+		values = append(values, "(has(request.path) ? request.path : '')")
+	}
+	if uses.Host {
+		values = append(values, "(has(request.host) ? request.host : '')")
+	}
+	for _, name := range uses.Headers {
+		values = append(values, b.value(name))
+	}
+	return either(append([]string{b.use(varLong)}, longer(values)...))
+}
+
+func (b *builder) longValue() string {
+	var values []string
+	for _, name := range b.profile.NameHeaders() {
+		values = append(values, b.value(name))
+	}
+	return strings.Join(longer(values), " || ")
+}
+
+func longer(values []string) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = fmt.Sprintf("size(%s) > %d", v, regex.MaxValue)
+	}
+	return out
 }
 
 // forEachCaller binds p to each principal of the caller, or to an empty string for an unidentified one.

@@ -24,12 +24,19 @@ const DeniedMessage = "Access to this tool is forbidden."
 // gatewayObjectName is the name of the AuthPolicy for a whole Gateway, the same as the published proof of concept gives.
 func gatewayObjectName(gateway string) string { return gateway + "-auth" }
 
-// hashedName is <gateway>-<section>-<8 hex of a hash of both>, cut to the length of an object name. The section is "auth"
-// for a whole Gateway whose plain name somebody else has.
-func hashedName(gateway, section string) string {
-	sum := sha256.Sum256([]byte(gateway + "/" + section))
+// maxName is the length of an object name.
+const maxName = 253
+
+// hashedName is <gateway>-<listener>-<8 hex of a hash of both>, cut to the length of an object name; for a whole Gateway
+// (listener "") <gateway>-auth-<hash>. try counts the names that were taken.
+func hashedName(gateway, listener string, try int) string {
+	kind, section := "listener", listener
+	if listener == "" {
+		kind, section = "gateway", "auth"
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", kind, gateway, section, try))
 	suffix := "-" + hex.EncodeToString(sum[:])[:8]
-	const limit = 253
+	const limit = maxName
 	base := gateway + "-" + section
 	if len(base)+len(suffix) > limit {
 		base = strings.TrimRight(base[:limit-len(suffix)], "-.")

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-
-	"accesspolicy-operator/translator/plan"
 )
 
 // Enforcer is the name under which findings speak of this emitter.
@@ -71,7 +69,7 @@ type Options struct {
 	// Strategy of the overrides: StrategyAtomic (also for "") or StrategyMerge. With merge the AuthPolicies of routes
 	// add to ours; their authors can then authenticate callers as anybody, so they must be trusted (docs/security.md).
 	Strategy string
-	// Audiences that a token must be made for. Required as soon as a policy names a ServiceAccount.
+	// Audiences that a token must be made for; required.
 	Audiences []string
 	// Verify is VerifyTokenReview (also for "") or VerifyJWT, which needs Issuer.
 	Verify string
@@ -91,6 +89,9 @@ func (o Options) Validate() error {
 		return fmt.Errorf("token verification %q: use tokenreview or jwt", o.Verify)
 	case !slices.Contains([]string{"", SPIFFEFromPeer, SPIFFEFromXFCC}, o.SPIFFEFrom):
 		return fmt.Errorf("SPIFFE source %q: use peer or xfcc", o.SPIFFEFrom)
+	case len(o.Audiences) == 0:
+		// An empty list would make Authorino accept tokens made for the Host header, which client and router choose.
+		return errors.New("token audiences: none is configured; set the audience that agents' tokens are made for")
 	case slices.Contains(o.Audiences, ""):
 		return errors.New("token audiences: one of them is empty")
 	case o.MaxNamedEvaluators < 0:
@@ -109,13 +110,4 @@ func (o Options) maxNamed() int {
 		return DefaultMaxNamedEvaluators
 	}
 	return o.MaxNamedEvaluators
-}
-
-// needsAudiences is the error for a plan that looks at tokens while no audience is configured: an empty list would make
-// Authorino accept tokens made for the Host header, which the client and the router choose.
-func (o Options) needsAudiences(ids plan.Identities) error {
-	if ids.Token && len(o.Audiences) == 0 {
-		return errors.New("no token audience is configured, and a policy names a ServiceAccount: set the audience that agents' tokens are made for")
-	}
-	return nil
 }

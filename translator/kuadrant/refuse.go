@@ -2,31 +2,53 @@ package kuadrant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"accesspolicy-operator/translator/cel"
 	"accesspolicy-operator/translator/plan"
+	"accesspolicy-operator/translator/regex"
 )
 
-// refuses renders the condition under which a request is refused because an ExternalAuth policy would have delegated it.
-// It stands negated in a patternMatching evaluator, where an error denies; it leans as plan's Refusal does.
-func refuses(refusals []plan.Refusal, profile plan.Profile) (string, error) {
-	b := newBuilder(profile)
-	var some []string
-	for _, refusal := range refusals {
-		if refusal.All {
-			return "true", nil
+// refuse renders the conditions under which a request is refused because an ExternalAuth policy would have delegated it, in
+// as many parts as the size of an expression needs. Each stands negated in a patternMatching evaluator of its own, where an
+// error denies; they lean as plan's Refusal does. The second result is the policy of which one rule alone is too large.
+func refuse(refusals []plan.Refusal, profile plan.Profile) ([]string, *plan.Origin, error) {
+	if slices.ContainsFunc(refusals, func(r plan.Refusal) bool { return r.All }) {
+		return []string{"true"}, nil, nil
+	}
+	var out, some []string
+	b, size := newBuilder(profile), 0
+	flush := func() {
+		if len(some) > 0 {
+			out = append(out, b.wrap(either(some)))
 		}
+		b, some, size = newBuilder(profile), nil, 0
+	}
+	for _, refusal := range refusals {
 		for i := range refusal.Rules {
-			text, err := b.delegated(&refusal.Rules[i])
+			text, err := newBuilder(profile).delegated(&refusal.Rules[i])
 			if err != nil {
-				return "", err
+				return nil, nil, err
 			}
-			some = append(some, text)
+			if len(text) > maxRefusal {
+				return nil, &refusal.Rules[i].Origin, nil
+			}
+			if size+len(text) > maxRefusal {
+				flush()
+			}
+			if text, err = b.delegated(&refusal.Rules[i]); err != nil { // marks the bindings it uses
+				return nil, nil, err
+			}
+			some, size = append(some, text), size+len(text)
 		}
 	}
-	return b.wrap(either(some)), nil
+	flush()
+	return out, nil, nil
 }
+
+// maxRefusal leaves room for the bindings.
+const maxRefusal = MaxExpression - 10_000
 
 func (b *builder) delegated(r *plan.Rule) (string, error) {
 	all := []string{}
@@ -40,10 +62,14 @@ func (b *builder) delegated(r *plan.Rule) (string, error) {
 		all = append(all, fmt.Sprintf("(%s == '' || %s)", b.use(varHost), b.hosts(r.Hosts)))
 	}
 	if len(r.Paths) > 0 {
-		all = append(all, fmt.Sprintf("(%s == '' || %s)", b.use(varPath), b.paths(r.Paths)))
+		all = append(all, fmt.Sprintf("(%[1]s == '' || size(%[1]s) > %[2]d || %[3]s)", b.use(varPath), regex.MaxValue, b.paths(r.Paths)))
 	}
 	for _, h := range r.Headers {
-		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), hasComma(b.value(h.Name)), headerCondition(h)))
+		doubt := hasComma(b.value(h.Name))
+		if h.Regex {
+			doubt += fmt.Sprintf(" || size(%s) > %d", b.value(h.Name), regex.MaxValue)
+		}
+		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), doubt, headerCondition(h)))
 	}
 	var what []string
 	if r.CEL != nil {
@@ -119,7 +145,7 @@ func (b *builder) celDelegated(r *plan.Rule) (string, error) {
 		}
 	}
 	method := b.value(b.profile.MethodHeader)
-	some := []string{hasComma(method), holds}
+	some := []string{hasComma(method), b.tooLong(uses), holds}
 	if uses.Path {
 		some = append(some, b.use(varPath)+" == ''")
 	}

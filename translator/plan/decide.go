@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"accesspolicy-operator/translator/cel"
+	"accesspolicy-operator/translator/regex"
 )
 
 // Statuses of a denial.
@@ -141,7 +142,7 @@ func matchPaths(paths []PathMatch, path string) bool {
 		case PathPrefix:
 			return path == m.Value || strings.HasPrefix(path, m.Value+"/")
 		case PathRegex:
-			return WholeMatch(m.Value, path)
+			return regex.Matches(m.Value, path)
 		}
 		return false
 	})
@@ -159,7 +160,7 @@ func (e *evaluation) matchHeaders(headers []HeaderMatch) bool {
 
 func (h HeaderMatch) matches(value string) bool {
 	if h.Regex {
-		return WholeMatch(h.Value, value)
+		return regex.Matches(h.Value, value)
 	}
 	return value == h.Value
 }
@@ -185,7 +186,8 @@ func (m MCPMethod) names(method string) bool {
 // credential never takes access away that the first alone would give.
 func (e *evaluation) matchCEL(r *Rule) bool {
 	uses := r.CEL.Uses()
-	if uses.Path && CleanPath(e.request.Path) == "" || uses.Host && CleanHost(e.request.Host) == "" || !e.believed(uses) {
+	if uses.Path && CleanPath(e.request.Path) == "" || uses.Host && CleanHost(e.request.Host) == "" || !e.believed(uses) ||
+		uses.Identity && len(e.callers) == 0 || e.tooLong(uses) {
 		return false
 	}
 	return slices.ContainsFunc(e.subjects(r), func(principal string) bool {
@@ -194,9 +196,15 @@ func (e *evaluation) matchCEL(r *Rule) bool {
 	})
 }
 
-// believed binds an expression that does not speak of the method to tools/call, and keeps an expression that speaks of a
-// tool, prompt, server or resource away from calls for which the profile does not vouch for that name: there it reads as
-// empty, and a negated comparison would hold.
+// tooLong tells whether an expression would read a longer value than what it is allowed to cost.
+func (e *evaluation) tooLong(uses cel.Uses) bool {
+	return uses.Path && regex.TooLong(e.request.Path) || uses.Host && regex.TooLong(e.request.Host) ||
+		slices.ContainsFunc(slices.Concat(e.profile.NameHeaders(), uses.Headers), func(name string) bool { return regex.TooLong(e.request.Headers[name]) })
+}
+
+// believed keeps an expression to MCP calls that the profile vouches for, because a name that cannot be believed reads as
+// empty and a negated comparison would hold there. An expression that does not speak of the method is bound to tools/call;
+// one that speaks of a tool, prompt, server or resource does not apply to calls that name one which cannot be believed.
 func (e *evaluation) believed(uses cel.Uses) bool {
 	c := e.call
 	switch {

@@ -74,6 +74,11 @@ func (p Profile) ParamHeader(method string) string {
 	return ""
 }
 
+// NameHeaders are the headers that MCP conditions read.
+func (p Profile) NameHeaders() []string {
+	return slices.DeleteFunc([]string{p.MethodHeader, p.ToolHeader, p.PromptHeader, p.ResourceHeader, p.ServerHeader}, func(h string) bool { return h == "" })
+}
+
 // NeedsServer reports whether the value of ParamHeader(method) is believed only beside a server header.
 func (p Profile) NeedsServer(method string) bool {
 	return p.ServerHeader != "" && (method == "tools/call" || method == "prompts/get")

@@ -3,6 +3,8 @@ package plan
 import (
 	"slices"
 	"strings"
+
+	"accesspolicy-operator/translator/regex"
 )
 
 // delegated tells whether a rule of an ExternalAuth policy would have sent the request to the external authorizer. Every
@@ -14,7 +16,7 @@ func (e *evaluation) delegated(r Rule) bool {
 	case !r.Source.Any && !slices.ContainsFunc(e.callers, r.Source.has),
 		len(r.Methods) > 0 && !slices.Contains(r.Methods, e.request.Method),
 		len(r.Hosts) > 0 && host != "" && !matchHosts(r.Hosts, host),
-		len(r.Paths) > 0 && path != "" && !matchPaths(r.Paths, path),
+		len(r.Paths) > 0 && path != "" && !regex.TooLong(path) && !matchPaths(r.Paths, path),
 		slices.ContainsFunc(r.Headers, func(h HeaderMatch) bool { return !e.headerDelegated(h) }):
 		return false
 	}
@@ -28,7 +30,7 @@ func joined(value string) bool { return strings.Contains(value, ",") }
 
 func (e *evaluation) headerDelegated(h HeaderMatch) bool {
 	value, sent := e.request.Headers[h.Name]
-	return sent && (joined(value) || h.matches(value))
+	return sent && (joined(value) || h.Regex && regex.TooLong(value) || h.matches(value))
 }
 
 func (e *evaluation) mcpDelegated(m *MCPMatch) bool {
@@ -59,6 +61,7 @@ func (e *evaluation) celDelegated(r *Rule) bool {
 	case joined(method),
 		uses.Path && CleanPath(e.request.Path) == "",
 		uses.Host && CleanHost(e.request.Host) == "",
+		e.tooLong(uses),
 		slices.ContainsFunc(uses.Headers, func(name string) bool { return joined(e.request.Headers[name]) }):
 		return true
 	}

@@ -62,9 +62,9 @@ func (r *Request) identity(ids Identities) map[string]any {
 }
 
 // HostilePath is an RE2 expression that finds, in a lower-cased path, what servers and proxies read differently: an
-// encoded slash, backslash or NUL, a backslash, an empty segment, a dot segment, also encoded. Both Decide and the
+// encoded slash, backslash or NUL, a backslash, an empty segment, a dot segment, also encoded or with a ; behind it. Both Decide and the
 // emitters that can use a regular expression share it.
-const HostilePath = `%2f|%5c|%00|\\|//|/(\.|%2e){1,2}(/|$)`
+const HostilePath = `%2f|%5c|%00|\\|//|/(\.|%2e){1,2}(;|%3b|/|$)`
 
 var hostilePath = regexp.MustCompile(HostilePath)
 
