@@ -3,6 +3,7 @@ package differential
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -314,12 +315,12 @@ func (g generator) clientHeaders() map[string]string {
 			h[name] = pick(g, values)
 		}
 	}
-	add(40, "x-team", append(teamValues, "")...)
+	add(40, "x-team", append(teamValues, "", strings.Repeat("b", 1024), strings.Repeat("b", 1025))...)
 	add(20, "accept", "blue", "text/event-stream")
 	add(10, "content-type", "application/json; charset=utf-8", "Application/JSON", "text/plain", "application/json,application/json", "application/jsonx", "")
 	add(15, "mcp-protocol-version", "2025-06-18", "2026-07-28", "2025-06-18,2026-07-28", "")
 	add(25, "mcp-session-id", "s1", "")
-	add(15, "x-mcp-toolname", append(tools, "")...)
+	add(15, "x-mcp-toolname", append(tools, "", strings.Repeat("a", 1100))...)
 	add(10, "x-mcp-method", "tools/call", "initialize", "tools/list", "tools/call,tools/list", "")
 	add(10, "x-mcp-servername", "demo/server", "mcpBroker", "", "demo/server,mcpBroker")
 	add(10, "x-mcp-promptname", prompts...)
