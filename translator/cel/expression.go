@@ -24,8 +24,8 @@ const (
 	MaxExpressionNodes = 1500
 	// maxParserDepth is how deep the user's text may be nested, maxRenderedDepth how deep what is made of it. Authorino's
 	// cel-go has 250, and what we wrap around the user's expression needs its share.
-	maxParserDepth   = 60
-	maxRenderedDepth = 180
+	maxParserDepth   = 32
+	maxRenderedDepth = 120
 )
 
 // Vocabulary says what an expression may use beyond the fixed names of docs/cel.md.

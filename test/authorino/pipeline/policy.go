@@ -128,7 +128,7 @@ func decodePolicy(document json.RawMessage) (*authPolicy, error) {
 
 // validate repeats the two rules of the CRD that keep a policy unambiguous.
 func (p *authPolicy) validate() error {
-	bare := p.spec.Patterns != nil || p.spec.When != nil || p.spec.properSpec.Rules != nil
+	bare := p.spec.Patterns != nil || p.spec.When != nil || p.spec.Rules != nil
 	if p.spec.Defaults != nil && p.spec.Overrides != nil || bare && (p.spec.Defaults != nil || p.spec.Overrides != nil) {
 		return fmt.Errorf("policy %s: give one of defaults, overrides and bare rules; the API server refuses more", p.key())
 	}
