@@ -36,6 +36,8 @@ const (
 type builder struct {
 	profile plan.Profile
 	used    map[string]bool
+	// headers are the names of the headers that are read; the value of headers[i] is bound as g<i>.
+	headers []string
 }
 
 func newBuilder(profile plan.Profile) *builder {
@@ -55,7 +57,6 @@ type binding struct {
 
 // bindings, outermost first.
 var bindings = []binding{
-	{varHeaders, func(*builder) string { return "has(request.headers) ? request.headers : {}" }},
 	{varLong, (*builder).longValue},
 	{varCallers, func(*builder) string { return "has(auth.identity.principals) ? auth.identity.principals : []" }},
 	{varMethod, (*builder).methodValue},
@@ -70,19 +71,34 @@ var bindings = []binding{
 
 // wrap puts the bindings that body uses around it.
 func (b *builder) wrap(body string) string {
+	bind := func(name, value string) { body = fmt.Sprintf("[%s].exists(%s,\n%s)", value, name, body) }
 	for i := len(bindings) - 1; i >= 0; i-- {
-		if bind := bindings[i]; b.used[bind.name] {
-			body = fmt.Sprintf("[%s].exists(%s,\n%s)", bind.value(b), bind.name, body)
+		if b.used[bindings[i].name] {
+			bind(bindings[i].name, bindings[i].value(b))
 		}
+	}
+	for i := len(b.headers) - 1; i >= 0; i-- {
+		bind(headerVariable(i), fmt.Sprintf("%s ? %s[%s] : ''", b.sent(b.headers[i]), varHeaders, cel.Quote(b.headers[i])))
+	}
+	if b.used[varHeaders] {
+		bind(varHeaders, "has(request.headers) ? request.headers : {}")
 	}
 	return body
 }
 
-// sent and value read a header; value is empty for a missing one. Neither can fail.
+func headerVariable(i int) string { return fmt.Sprintf("g%d", i) }
+
+// sent tells whether a header is there, value reads it, empty for a missing one. Neither can fail. A value is bound once:
+// cel-go's type checker takes time in proportion to the square of the number of generic operators (==, in, [], ?:).
 func (b *builder) sent(header string) string { return cel.Quote(header) + " in " + b.use(varHeaders) }
 
 func (b *builder) value(header string) string {
-	return fmt.Sprintf("(%s ? %s[%s] : '')", b.sent(header), varHeaders, cel.Quote(header))
+	i := slices.Index(b.headers, header)
+	if i < 0 {
+		i = len(b.headers)
+		b.headers = append(b.headers, header)
+	}
+	return headerVariable(i)
 }
 
 func (b *builder) versionOK() string {
@@ -159,18 +175,21 @@ func (b *builder) httpConditions(r *plan.Rule) []string {
 		all = append(all, b.paths(r.Paths))
 	}
 	for _, h := range r.Headers {
-		all = append(all, b.sent(h.Name)+" && "+headerCondition(h))
+		all = append(all, b.headerCondition(h))
 	}
 	return all
 }
 
-// headerCondition compares a header that is known to be there.
-func headerCondition(h plan.HeaderMatch) string {
-	value := varHeaders + "[" + cel.Quote(h.Name) + "]"
+// headerCondition compares a header that has to be there; a missing one is equal to no value that is not empty.
+func (b *builder) headerCondition(h plan.HeaderMatch) string {
 	if h.Regex {
-		return regexCondition(value, h.Value)
+		return b.sent(h.Name) + " && " + regexCondition(b.value(h.Name), h.Value)
 	}
-	return value + " == " + cel.Quote(h.Value)
+	same := b.value(h.Name) + " == " + cel.Quote(h.Value)
+	if h.Value == "" {
+		return b.sent(h.Name) + " && " + same
+	}
+	return same
 }
 
 // regexCondition is never for an expression that does not compile: those policies are refused before they get here.

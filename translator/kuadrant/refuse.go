@@ -69,7 +69,7 @@ func (b *builder) delegated(r *plan.Rule) (string, error) {
 		if h.Regex {
 			doubt += fmt.Sprintf(" || size(%s) > %d", b.value(h.Name), regex.MaxValue)
 		}
-		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), doubt, headerCondition(h)))
+		all = append(all, fmt.Sprintf("%s && (%s || %s)", b.sent(h.Name), doubt, b.headerCondition(h)))
 	}
 	var what []string
 	if r.CEL != nil {
