@@ -360,7 +360,10 @@ func (b *builder) expression(r *plan.Rule) (string, error) {
 		return "", fmt.Errorf("%s: %w", r.Origin, err)
 	}
 	all := []string{b.use(varMethod) + " != ''"}
-	if !uses.MCPMethod {
+	switch {
+	case !uses.MCPMethod && uses.Tool: // a tool is there for tools/call only
+		all[0] = b.use(varTool) + " != ''"
+	case !uses.MCPMethod:
 		all[0] = varMethod + " == 'tools/call'"
 	}
 	named := func(uses bool, methods []string, name string) {
@@ -368,7 +371,7 @@ func (b *builder) expression(r *plan.Rule) (string, error) {
 			all = append(all, fmt.Sprintf("(!(%s in %s) || %s != '')", b.use(varMethod), cel.QuoteList(methods), name))
 		}
 	}
-	named(uses.Tool, []string{"tools/call"}, varTool)
+	named(uses.Tool && uses.MCPMethod, []string{"tools/call"}, varTool)
 	named(uses.Prompt, []string{"prompts/get"}, varPrompt)
 	named(uses.Server, []string{"tools/call", "prompts/get"}, varServer)
 	if uses.Resource {
