@@ -16,7 +16,6 @@ import (
 
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
-	"accesspolicy-operator/translator/manifest"
 	"accesspolicy-operator/translator/plan"
 	"accesspolicy-operator/translator/requests"
 )
@@ -25,10 +24,8 @@ var update = flag.Bool("update", false, "rewrite the generated files of the gold
 
 // goldenCase is a folder of testdata, as a reader sees it.
 type goldenCase struct {
-	dir     string
-	file    *requests.File
-	options translator.Options
-	input   translator.Input
+	dir string
+	*requests.Case
 }
 
 // goldenFolders lists the cases.
@@ -47,25 +44,9 @@ func goldenFolders(t testing.TB) []string {
 
 func loadCase(t testing.TB, dir string) goldenCase {
 	t.Helper()
-	c := goldenCase{dir: dir}
-	in, err := os.ReadFile(filepath.Join(dir, "in.yaml"))
+	c, err := requests.LoadCase(os.DirFS(dir))
 	require.NoError(t, err)
-	var set manifest.Set
-	require.NoError(t, set.Add("in.yaml", in))
-	c.input = set.Input()
-	text, err := os.ReadFile(filepath.Join(dir, "requests.yaml"))
-	require.NoError(t, err)
-	c.file, err = requests.Parse(text)
-	require.NoError(t, err)
-	settings, err := os.ReadFile(filepath.Join(dir, "options.yaml"))
-	if !os.IsNotExist(err) {
-		require.NoError(t, err)
-	}
-	parsed, err := requests.ParseSettings(settings)
-	require.NoError(t, err)
-	c.options, err = parsed.Options()
-	require.NoError(t, err)
-	return c
+	return goldenCase{dir: dir, Case: c}
 }
 
 // TestGolden translates every case, compares what comes out with the files beside it, and runs its requests against the
@@ -75,13 +56,13 @@ func TestGolden(t *testing.T) {
 		t.Run(strings.TrimPrefix(dir, "testdata/"), func(t *testing.T) {
 			c := loadCase(t, dir)
 			require.FileExists(t, filepath.Join(dir, "README.md"), "a case without words is no documentation")
-			result, err := translator.Translate(c.input, c.options)
+			result, err := translator.Translate(c.Set.Input(), c.Options)
 			require.NoError(t, err)
 			c.golden(t, "plan.txt", plans(result))
 			c.golden(t, "kuadrant.yaml", objects(t, result))
 			c.golden(t, "status.yaml", status(t, result))
 			for _, against := range []requests.Against{requests.AgainstPlan, requests.AgainstKuadrant} {
-				outcomes, err := requests.Run(c.file, result, c.options, against)
+				outcomes, err := requests.Run(c.File, result, c.Options, against)
 				require.NoError(t, err)
 				for _, o := range outcomes {
 					if o.Failure != "" {

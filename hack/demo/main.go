@@ -34,31 +34,15 @@ func main() {
 }
 
 func run(dir string) error {
-	in, err := os.ReadFile(filepath.Join(dir, "in.yaml"))
+	c, err := requests.LoadCase(os.DirFS(dir))
 	if err != nil {
 		return err
 	}
-	var set manifest.Set
-	if err := set.Add("in.yaml", in); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "requests.yaml"))
+	result, err := translator.Translate(c.Set.Input(), c.Options)
 	if err != nil {
 		return err
 	}
-	file, err := requests.Parse(text)
-	if err != nil {
-		return fmt.Errorf("requests.yaml: %w", err)
-	}
-	opts, err := requests.Settings{}.Options()
-	if err != nil {
-		return err
-	}
-	result, err := translator.Translate(set.Input(), opts)
-	if err != nil {
-		return err
-	}
-	gw, err := requests.Gateway(file, result)
+	gw, err := requests.Gateway(c.File, result)
 	if err != nil {
 		return err
 	}
@@ -69,7 +53,7 @@ func run(dir string) error {
 	if err := printObjects(gw.Kuadrant); err != nil {
 		return err
 	}
-	return printVerdicts(&set, file, gw, opts)
+	return printVerdicts(&c.Set, c.File, gw, c.Options)
 }
 
 func printObjects(out kuadrant.Output) error {

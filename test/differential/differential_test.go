@@ -9,6 +9,7 @@ import (
 
 	"accesspolicy-operator/test/judge"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
 	"accesspolicy-operator/translator/requests"
 )
@@ -89,8 +90,7 @@ func isNamed(gw *translator.GatewayResult, j Judged) bool {
 		if p == nil || section != p.Listener {
 			continue
 		}
-		_, shared := ap.Spec.Proper().AuthScheme.Authorization["policies-1"]
-		return !shared
+		return !kuadrant.Shared(ap)
 	}
 	return false
 }

@@ -2,7 +2,6 @@ package differential
 
 import (
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,37 +14,13 @@ import (
 	"accesspolicy-operator/test/judge"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
-	"accesspolicy-operator/translator/manifest"
 	"accesspolicy-operator/translator/requests"
 )
 
 const goldenRoot = "../../translator/testdata"
 
 // goldenCase is a case folder, loaded.
-type goldenCase struct {
-	set     manifest.Set
-	file    *requests.File
-	options translator.Options
-}
-
-func loadGolden(t testing.TB, dir string) goldenCase {
-	t.Helper()
-	var c goldenCase
-	in, err := os.ReadFile(filepath.Join(dir, "in.yaml"))
-	require.NoError(t, err)
-	require.NoError(t, c.set.Add("in.yaml", in))
-	text, err := os.ReadFile(filepath.Join(dir, "requests.yaml"))
-	require.NoError(t, err)
-	c.file, err = requests.Parse(text)
-	require.NoError(t, err)
-	options, err := os.ReadFile(filepath.Join(dir, "options.yaml"))
-	require.True(t, err == nil || os.IsNotExist(err), "%v", err)
-	settings, err := requests.ParseSettings(options)
-	require.NoError(t, err)
-	c.options, err = settings.Options()
-	require.NoError(t, err)
-	return c
-}
+type goldenCase struct{ *requests.Case }
 
 // TestGoldenRequestsInAuthorino runs the requests of every golden case through the real pipeline. Cases that say nothing
 // of where SPIFFE IDs come from run twice: with source.principal as Envoy sends it, and with only the client-certificate
@@ -60,12 +35,14 @@ func TestGoldenRequestsInAuthorino(t *testing.T) {
 		cases++
 		dir := filepath.Dir(path)
 		t.Run(strings.TrimPrefix(dir, goldenRoot+"/"), func(t *testing.T) {
-			c := loadGolden(t, dir)
+			loaded, err := requests.LoadCase(os.DirFS(dir))
+			require.NoError(t, err)
+			c := goldenCase{loaded}
 			asked += c.run(t, client)
 			// A forged client-certificate header is only part of the story where it is not read.
-			c.file.Requests = slices.DeleteFunc(c.file.Requests, func(r requests.Request) bool { return r.HTTP.Headers["x-forwarded-client-cert"] != "" })
-			if c.options.Kuadrant.SPIFFEFrom == "" {
-				c.options.Kuadrant.SPIFFEFrom = kuadrant.SPIFFEFromXFCC
+			c.File.Requests = slices.DeleteFunc(c.File.Requests, func(r requests.Request) bool { return r.HTTP.Headers["x-forwarded-client-cert"] != "" })
+			if c.Options.Kuadrant.SPIFFEFrom == "" {
+				c.Options.Kuadrant.SPIFFEFrom = kuadrant.SPIFFEFromXFCC
 				asked += c.run(t, client)
 			}
 		})
@@ -77,17 +54,18 @@ func TestGoldenRequestsInAuthorino(t *testing.T) {
 
 func (c goldenCase) run(t *testing.T, client *judge.Client) int {
 	t.Helper()
-	result, err := translator.Translate(c.set.Input(), c.options)
+	result, err := translator.Translate(c.Set.Input(), c.Options)
 	require.NoError(t, err)
-	gw, err := requests.Gateway(c.file, result)
+	gw, err := requests.Gateway(c.File, result)
 	require.NoError(t, err)
-	i := slices.IndexFunc(c.set.Gateways, func(g gwv1.Gateway) bool { return g.Namespace == gw.Gateway.Namespace && g.Name == gw.Gateway.Name })
-	object := &c.set.Gateways[i]
-	loaded, err := client.Load("golden", World(object, gw, c.set.Input(), c.options, c.file.ServiceAccounts()))
+	i := slices.IndexFunc(c.Set.Gateways, func(g gwv1.Gateway) bool { return g.Namespace == gw.Gateway.Namespace && g.Name == gw.Gateway.Name })
+	object := &c.Set.Gateways[i]
+	loaded, err := client.Load("golden", World(object, gw, c.Set.Input(), c.Options, c.File.ServiceAccounts()))
 	require.NoError(t, err)
 	require.True(t, loaded.Ready(), "Authorino refused what was emitted: %+v", loaded.AuthConfigs)
-	judged, err := Ask(client, "golden", object, gw, c.options, ShapeFor(c.options), c.file.Requests)
+	judged, err := Ask(client, "golden", object, gw, c.Options, ShapeFor(c.Options), c.File.Requests)
 	require.NoError(t, err)
+	named := !slices.ContainsFunc(gw.Kuadrant.Objects, kuadrant.Shared)
 	asked := 0
 	for _, j := range judged {
 		if j.Expressed == nil {
@@ -96,7 +74,7 @@ func (c goldenCase) run(t *testing.T, client *judge.Client) int {
 		}
 		asked++
 		// With merge, other people's rules have a say in status and keys.
-		if what := j.Disagreement(c.named(gw)); what != "" && c.options.Kuadrant.Strategy != kuadrant.StrategyMerge {
+		if what := j.Disagreement(named); what != "" && c.Options.Kuadrant.Strategy != kuadrant.StrategyMerge {
 			t.Errorf("%s: %s", j.Request.Name, what)
 		}
 		want := j.Request.Expect
@@ -108,14 +86,4 @@ func (c goldenCase) run(t *testing.T, client *judge.Client) int {
 		}
 	}
 	return asked
-}
-
-// named tells whether every evaluator has a policy's name.
-func (c goldenCase) named(gw *translator.GatewayResult) bool {
-	for _, ap := range gw.Kuadrant.Objects {
-		if slices.ContainsFunc(slices.Collect(maps.Keys(ap.Spec.Proper().AuthScheme.Authorization)), func(k string) bool { return strings.HasPrefix(k, "policies-") }) {
-			return false
-		}
-	}
-	return true
 }

@@ -105,11 +105,20 @@ func renderParts(rules []sized, parts int, profile plan.Profile) (out []evaluato
 	return out, largest, total, nil
 }
 
+// keyShared begins the keys of evaluators that policies share.
+const keyShared = "policies"
+
+// Shared reports whether the policies of an AuthPolicy share evaluators, so that no key names who granted.
+func Shared(ap *kuadrantv1.AuthPolicy) bool {
+	_, shared := ap.Spec.Proper().AuthScheme.Authorization[keyShared+"-1"]
+	return shared
+}
+
 // evaluatorKey is unique: a namespace and a name have no slash, so the number of slashes tells the forms apart.
 func evaluatorKey(named bool, origin plan.Origin, part int) string {
 	switch {
 	case !named:
-		return fmt.Sprintf("policies-%d", part)
+		return fmt.Sprintf("%s-%d", keyShared, part)
 	case part > 1:
 		return fmt.Sprintf("%s/%d", origin.Policy, part)
 	}
