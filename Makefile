@@ -53,7 +53,7 @@ demo: ## Show what the translator does, without a cluster.
 
 .PHONY: test
 test: judge ## Run every test. The first run builds an API server (about 12 minutes).
-	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then KUBEBUILDER_ASSETS=$$(hack/controlplane/build); fi; \
+	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then KUBEBUILDER_ASSETS=$$(hack/components/build etcd kube-apiserver minikcm); fi; \
 	export KUBEBUILDER_ASSETS ACCESSPOLICY_JUDGE="$$PWD/bin/authorino-judge"; \
 	failed=; \
 	for module in $(TEST_MODULES); do \
@@ -82,7 +82,7 @@ bench: ## Run the benchmarks.
 .PHONY: lint
 lint: ## Run golangci-lint on every module with own code.
 	@lint="$$($(TOOL) golangci-lint)"; \
-	for module in $(TEST_MODULES) hack/controlplane/minikcm; do \
+	for module in $(TEST_MODULES) hack/components/minikcm hack/components/stubregistry; do \
 		echo "== $$module: golangci-lint run"; \
 		(cd "$$module" && "$$lint" run ./...); \
 	done

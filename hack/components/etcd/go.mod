@@ -1,4 +1,4 @@
-module accesspolicy-operator/hack/controlplane/etcd
+module accesspolicy-operator/hack/components/etcd
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module accesspolicy-operator/hack/controlplane/minikcm
+module accesspolicy-operator/hack/components/minikcm
 
 go 1.26.0
 
