@@ -30,10 +30,11 @@ func markMissing(gw *gwv1.Gateway, attached []attachment) {
 }
 
 // planListeners computes a plan per listener. A policy with a section counts for that listener only; one whose section
-// does not exist closes every listener that nobody else targets, because what it was meant to protect cannot be told.
+// does not exist closes every listener that nobody else targets, because what it was meant to protect cannot be told. A
+// Gateway that denies by default is closed there as well.
 func planListeners(gw *gwv1.Gateway, attached []attachment, profile plan.Profile) planSet {
 	name := types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}
-	wide := slices.ContainsFunc(attached, func(a attachment) bool { return a.section == "" || a.missing })
+	wide := DefaultDeny(gw) || slices.ContainsFunc(attached, func(a attachment) bool { return a.section == "" || a.missing })
 	var set planSet
 	for _, l := range gw.Spec.Listeners {
 		if !speaksHTTP(l) {

@@ -62,7 +62,7 @@ func (o Options) Validate() error {
 // Result is what Translate makes of an Input. Everything in it is sorted: the same input in any order gives the same
 // result.
 type Result struct {
-	// Gateways has an entry for every Gateway of the input that some policy targets.
+	// Gateways has an entry for every Gateway of the input that some policy targets or that denies by default.
 	Gateways []GatewayResult
 	// Verdicts has one entry per policy and ancestor.
 	Verdicts []Verdict
@@ -106,6 +106,16 @@ type attachment struct {
 	mute bool
 }
 
+// AnnotationDefaultDeny on a Gateway closes every listener that no policy targets.
+const AnnotationDefaultDeny = "accesspolicy-operator/default-deny"
+
+// DefaultDeny reports whether a Gateway is annotated to be closed where no policy targets it. Any value but "false" closes
+// it: a misspelt value must not open anything.
+func DefaultDeny(gw *gwv1.Gateway) bool {
+	value, set := gw.Annotations[AnnotationDefaultDeny]
+	return set && value != "false"
+}
+
 // Translate is the one entry point. A fault of a user is a verdict or a finding; an error is a fault of ours or of the
 // configuration.
 func Translate(in Input, opts Options) (*Result, error) {
@@ -133,7 +143,7 @@ func Translate(in Input, opts Options) (*Result, error) {
 		name := types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}
 		attached := byGateway[name]
 		delete(byGateway, name)
-		if len(attached) == 0 {
+		if len(attached) == 0 && !DefaultDeny(gw) {
 			continue
 		}
 		if err := translateGateway(gw, attached, in, opts, out); err != nil {

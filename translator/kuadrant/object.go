@@ -53,9 +53,9 @@ func (o Options) object(gw *gwv1.Gateway, name, listener string, rules kuadrantv
 			Labels: map[string]string{"app.kubernetes.io/managed-by": ManagedBy}},
 	}
 	if gw.UID != "" {
+		// blockOwnerDeletion is left out: under foreground deletion the rules would go before the Gateway does.
 		yes := true
-		ap.OwnerReferences = []metav1.OwnerReference{{APIVersion: gwv1.GroupVersion.String(), Kind: "Gateway", Name: gw.Name, UID: gw.UID,
-			Controller: &yes, BlockOwnerDeletion: &yes}}
+		ap.OwnerReferences = []metav1.OwnerReference{{APIVersion: gwv1.GroupVersion.String(), Kind: "Gateway", Name: gw.Name, UID: gw.UID, Controller: &yes}}
 	}
 	ap.Spec.TargetRef.Group, ap.Spec.TargetRef.Kind, ap.Spec.TargetRef.Name = gwv1.GroupName, "Gateway", gwv1alpha2.ObjectName(gw.Name)
 	if listener != "" {
