@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"accesspolicy-operator/cmd/internal/settings"
 	"accesspolicy-operator/translator/plan"
+	"accesspolicy-operator/translator/requests"
 )
 
 // Exit codes, the same for every verb.
@@ -40,7 +42,7 @@ type app struct {
 	now    func() time.Time
 	// files are the values of -f.
 	files  []string
-	config config
+	config settings.Flags
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) *app {
@@ -103,7 +105,7 @@ func (a *app) rootCommand(name string) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
 	flags.StringArrayVarP(&a.files, "filename", "f", nil, "`FILE`, folder (*.yaml, *.yml and *.json in it and below) or - for stdin; can be repeated")
-	a.config.register(flags)
+	a.config.Register(flags, requests.DefaultAudience)
 	root.AddCommand(a.translateCommand(), a.explainCommand(), a.canCommand(display), a.testCommand(display), a.versionCommand(name))
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.Flags().SortFlags = false

@@ -185,13 +185,13 @@ func (a *app) fileTranslation(cmd *cobra.Command, path string) (*translation, *r
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	settings, err := settingsBeside(path)
+	beside, err := settingsBeside(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	opts, err := a.config.options(cmd.Flags(), settings)
+	opts, err := a.config.Options(cmd.Flags(), beside)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(filepath.Dir(path), optionsFile), err)
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(filepath.Dir(path), optionsFile), usage("%s", err))
 	}
 	paths, err := a.policyPaths(path, file)
 	if err != nil {

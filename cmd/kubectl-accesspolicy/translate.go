@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"accesspolicy-operator/cmd/internal/settings"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/requests"
@@ -34,8 +35,8 @@ A Gateway that is not in the input is assumed to exist.
 			if err != nil {
 				return err
 			}
-			if t.usesTokens() && !cmd.Flags().Changed(flagAudience) {
-				a.notes([]string{fmt.Sprintf("tokens of ServiceAccounts are accepted for the audience %s; it must be the one that the agents' tokens are made for (--%s)", requests.DefaultAudience, flagAudience)})
+			if t.usesTokens() && !cmd.Flags().Changed(settings.FlagAudience) {
+				a.notes([]string{fmt.Sprintf("tokens of ServiceAccounts are accepted for the audience %s; it must be the one that the agents' tokens are made for (--%s)", requests.DefaultAudience, settings.FlagAudience)})
 			}
 			a.tell(t.faults)
 			if err := writeObjects(a.stdout, t.result, output); err != nil {

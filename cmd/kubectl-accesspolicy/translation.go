@@ -26,9 +26,9 @@ type translation struct {
 
 // translation reads what -f names and translates it.
 func (a *app) translation(cmd *cobra.Command) (*translation, error) {
-	opts, err := a.config.options(cmd.Flags(), requests.Settings{})
+	opts, err := a.config.Options(cmd.Flags(), requests.Settings{})
 	if err != nil {
-		return nil, err
+		return nil, usage("%s", err)
 	}
 	if len(a.files) == 0 {
 		return nil, usage("nothing to read; name a file or folder with -f, or - for stdin")

@@ -180,18 +180,20 @@ func (e *emission) name(listener string) string {
 
 func (e *emission) taken(name string) bool {
 	return slices.ContainsFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
-		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !e.ours(&ap)
+		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !Ours(e.Gateway, &ap)
 	})
 }
 
-// ours tells our objects by label, owner and, where an API server recorded it, field manager: label and owner can be set by
-// anybody who may write AuthPolicies.
-func (e *emission) ours(ap *kuadrantv1.AuthPolicy) bool {
-	manager := len(ap.ManagedFields) == 0 || slices.ContainsFunc(ap.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == ManagedBy })
-	return manager && ap.Labels["app.kubernetes.io/managed-by"] == ManagedBy && slices.ContainsFunc(ap.OwnerReferences,
-		func(ref metav1.OwnerReference) bool {
-			return ref.Kind == "Gateway" && ref.UID == e.Gateway.UID && ref.UID != ""
-		})
+// Ours tells our objects of a Gateway by owner and field manager; where no field manager is recorded, by the label in its
+// place. Owner and label can be set by anybody who may write AuthPolicies, and a label is easily lost.
+func Ours(gw *gwv1.Gateway, ap *kuadrantv1.AuthPolicy) bool {
+	marked := ap.Labels["app.kubernetes.io/managed-by"] == ManagedBy
+	if len(ap.ManagedFields) > 0 {
+		marked = slices.ContainsFunc(ap.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == ManagedBy })
+	}
+	return marked && gw.UID != "" && slices.ContainsFunc(ap.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.Kind == "Gateway" && ref.UID == gw.UID
+	})
 }
 
 // wouldDisplace names the other AuthPolicies on the same target. Overrides of a Gateway also displace those of its
@@ -209,7 +211,7 @@ func (e *emission) wouldDisplace(listener string, defaults bool) []string {
 // overriding names the AuthPolicies that stay in force whatever we write: overrides on the same target, or on the Gateway
 // above a listener. Of two overrides the older one wins (kuadrant-operator v1.5.2), and theirs is there already.
 func (e *emission) overriding(listener string) []string {
-	oursSince := slices.IndexFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool { return e.ours(&ap) })
+	oursSince := slices.IndexFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool { return Ours(e.Gateway, &ap) })
 	return e.others(func(ap *kuadrantv1.AuthPolicy) bool {
 		section := ap.Spec.TargetRef.SectionName
 		if ap.Spec.Overrides == nil || section != nil && string(*section) != listener {
@@ -225,7 +227,7 @@ func (e *emission) others(holds func(*kuadrantv1.AuthPolicy) bool) []string {
 	for i := range e.Existing {
 		ap := &e.Existing[i]
 		ref := ap.Spec.TargetRef
-		if ap.Namespace == e.Gateway.Namespace && ref.Kind == "Gateway" && string(ref.Name) == e.Gateway.Name && !e.ours(ap) && holds(ap) {
+		if ap.Namespace == e.Gateway.Namespace && ref.Kind == "Gateway" && string(ref.Name) == e.Gateway.Name && !Ours(e.Gateway, ap) && holds(ap) {
 			out = append(out, ap.Name)
 		}
 	}

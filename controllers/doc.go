@@ -1,0 +1,16 @@
+// Package controllers makes a cluster be what the translator says. The work on one Gateway is four steps, each in a file of
+// its own: gather what concerns it, translate, apply, report. Everything that decides about access is in package
+// translator; here are reads, writes and their order.
+package controllers
+
+// What the operator may do, and nothing else. Policies, Gateways and routes can be in any namespace, so reading them and
+// writing AuthPolicies and events is cluster-wide; the lease is in the operator's own namespace.
+//
+// +kubebuilder:rbac:groups=agentic.networking.x-k8s.io,resources=xaccesspolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=agentic.networking.x-k8s.io,resources=xaccesspolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;gatewayclasses;httproutes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kuadrant.io,resources=authpolicies,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=authpolicies.kuadrant.io,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=accesspolicy-system,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=accesspolicy-operator,namespace=accesspolicy-system,verbs=get;update

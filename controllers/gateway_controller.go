@@ -1,0 +1,34 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// GatewayReconciler makes what the policies of a Gateway say be in force on it, and reports.
+type GatewayReconciler struct {
+	*classReader
+	config    Config
+	status    *statusWriter
+	events    events.EventRecorder
+	enforcers *enforcers
+	written   *written
+	known     knownFindings
+}
+
+// Reconcile works on one Gateway: gather, translate, apply, report.
+func (r *GatewayReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	world, err := r.gather(ctx, request.NamespacedName)
+	if err != nil || world == nil {
+		return ctrl.Result{}, err
+	}
+	translated, err := r.translate(world)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	live, failure := r.apply(ctx, world, translated.kuadrant.Objects)
+	return ctrl.Result{}, errors.Join(failure, r.report(ctx, world, translated, live, failure))
+}

@@ -1,0 +1,216 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"accesspolicy-operator/translator/kuadrant"
+)
+
+// asWanted reports whether a live object is what we would write: it has every field that we want, and nobody but us owns a
+// field of its spec. What else is in the spec are then defaults of the CRD, which nobody owns and which differ between
+// versions of Kuadrant.
+func asWanted(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
+	return contains(live.Live, wanted.Object["spec"]) && hasLabels(live, wanted) && ownsSpec(live.ManagedFields) && !slices.ContainsFunc(live.ManagedFields, intruder)
+}
+
+func hasLabels(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
+	for name, value := range wanted.GetLabels() {
+		if live.Labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// contains reports whether everything in wanted is in live as well; lists have to be equal in length.
+func contains(live, wanted any) bool {
+	switch wanted := wanted.(type) {
+	case map[string]any:
+		m, ok := live.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range wanted {
+			if found, ok := m[key]; !ok || !contains(found, value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, ok := live.([]any)
+		return ok && slices.EqualFunc(list, wanted, contains)
+	}
+	return sameScalar(live, wanted)
+}
+
+// sameScalar compares JSON values; a number may have been read as an integer or as a float.
+func sameScalar(a, b any) bool {
+	x, isFloat := a.(float64)
+	y, isInt := b.(int64)
+	if isFloat && isInt {
+		return x == float64(y)
+	}
+	x, isFloat = b.(float64)
+	y, isInt = a.(int64)
+	if isFloat && isInt {
+		return x == float64(y)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// specPrefix begins the paths of all fields of a spec.
+var specPrefix = fieldpath.MakePathOrDie("spec")
+
+// intruder reports whether an entry is of somebody else and has fields of the spec.
+func intruder(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager != kuadrant.ManagedBy && entry.Subresource == "" && mentionsSpec(entry)
+}
+
+// mentionsSpec looks for the field spec without decoding the whole set, which has an element for every field of the object.
+func mentionsSpec(entry metav1.ManagedFieldsEntry) bool {
+	return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:spec"`))
+}
+
+// ownsSpec reports whether any entry of ours has fields of the spec.
+func ownsSpec(entries []metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(entries, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == kuadrant.ManagedBy && mentionsSpec(m) })
+}
+
+// takeOver moves what other entries own of the spec into the entry of our applies, so that the next apply removes what it
+// does not want. Our own Update entry, which a create and a replacement leave behind, is one of the others.
+func (r *GatewayReconciler) takeOver(ctx context.Context, live *AuthPolicy) error {
+	entries, changed, err := takenOver(live.ManagedFields)
+	if err != nil || !changed {
+		return err
+	}
+	// The version makes the API server refuse it if the object has changed since.
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
+	})
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(live.GroupVersionKind())
+	object.SetNamespace(live.Namespace)
+	object.SetName(live.Name)
+	return r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kuadrant.ManagedBy))
+}
+
+func takenOver(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, bool, error) {
+	all := &fieldpath.Set{}
+	var out []metav1.ManagedFieldsEntry
+	var applies metav1.ManagedFieldsEntry
+	changed := false
+	for _, entry := range entries {
+		if entry.Subresource != "" || !mentionsSpec(entry) {
+			out = append(out, entry)
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return nil, false, err
+		}
+		if entry.Manager == kuadrant.ManagedBy && entry.Operation == metav1.ManagedFieldsOperationApply {
+			applies = entry
+			all = all.Union(set)
+			continue
+		}
+		changed = true
+		spec, rest := splitSpec(set)
+		if entry.Manager == kuadrant.ManagedBy {
+			spec, rest = set, &fieldpath.Set{}
+		}
+		all = all.Union(spec)
+		applies.APIVersion, applies.FieldsType, applies.Time = entry.APIVersion, entry.FieldsType, entry.Time
+		if !rest.Empty() {
+			kept := entry
+			if err := setFields(&kept, rest); err != nil {
+				return nil, false, err
+			}
+			out = append(out, kept)
+		}
+	}
+	applies.Manager, applies.Operation = kuadrant.ManagedBy, metav1.ManagedFieldsOperationApply
+	if err := setFields(&applies, all); err != nil {
+		return nil, false, err
+	}
+	return append(out, applies), changed, nil
+}
+
+func splitSpec(set *fieldpath.Set) (spec, rest *fieldpath.Set) {
+	spec, rest = &fieldpath.Set{}, &fieldpath.Set{}
+	set.Iterate(func(p fieldpath.Path) {
+		if len(p) > 0 && p[0].Equals(specPrefix[0]) {
+			spec.Insert(p.Copy())
+		} else {
+			rest.Insert(p.Copy())
+		}
+	})
+	return spec, rest
+}
+
+func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) error {
+	raw, err := set.ToJSON()
+	if err != nil {
+		return err
+	}
+	entry.FieldsV1 = &metav1.FieldsV1{}
+	entry.FieldsV1.SetRawBytes(raw)
+	return nil
+}
+
+func isInvalid(err error) bool { return apierrors.IsInvalid(err) }
+
+// difference names, for the log, the first levels at which a live object is not what we want.
+type difference struct {
+	live   *AuthPolicy
+	wanted *unstructured.Unstructured
+}
+
+// MarshalLog is for logr.
+func (d difference) MarshalLog() any {
+	if d.live == nil {
+		return "the object is not there"
+	}
+	var out []string
+	for _, entry := range d.live.ManagedFields {
+		if intruder(entry) {
+			out = append(out, "fields of "+entry.Manager)
+		}
+	}
+	return append(out, differing("spec", d.live.Live, d.wanted.Object["spec"], 5)...)
+}
+
+// differing returns the paths, down to a depth, of wanted values that live does not have.
+func differing(path string, live, wanted any, depth int) []string {
+	if contains(live, wanted) {
+		return nil
+	}
+	want, isMap := wanted.(map[string]any)
+	have, liveMap := live.(map[string]any)
+	if !isMap || !liveMap || depth == 0 {
+		return []string{path}
+	}
+	var out []string
+	for key, value := range want {
+		out = append(out, differing(path+"."+key, have[key], value, depth-1)...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+var _ logr.Marshaler = difference{}

@@ -1,0 +1,123 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// CacheOptions keeps the cache to the fields and objects that are read.
+func CacheOptions() cache.Options {
+	shared := true // lists of thousands of policies are read and not changed
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&Policy{}:         {UnsafeDisableDeepCopy: &shared},
+			&AuthPolicy{}:     {UnsafeDisableDeepCopy: &shared, Transform: func(o any) (any, error) { return o, nil }},
+			&gwv1.HTTPRoute{}: {UnsafeDisableDeepCopy: &shared, Transform: parentsOnly},
+			&gwv1.Gateway{}:   {Transform: withoutStatus},
+			crdMetadata():     {Field: fields.OneTermEqualSelector("metadata.name", kuadrantCRD)},
+		},
+	}
+}
+
+// parentsOnly keeps of a route what says where it is attached.
+func parentsOnly(o any) (any, error) {
+	if route, ok := o.(*gwv1.HTTPRoute); ok {
+		slim := &gwv1.HTTPRoute{TypeMeta: route.TypeMeta}
+		slim.Namespace, slim.Name, slim.UID = route.Namespace, route.Name, route.UID
+		slim.ResourceVersion, slim.Generation = route.ResourceVersion, route.Generation
+		slim.Spec.ParentRefs = route.Spec.ParentRefs
+		return slim, nil
+	}
+	return o, nil
+}
+
+func withoutStatus(o any) (any, error) {
+	if gateway, ok := o.(*gwv1.Gateway); ok {
+		gateway.ManagedFields, gateway.Labels = nil, nil
+		delete(gateway.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		gateway.Status = gwv1.GatewayStatus{}
+	}
+	return o, nil
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Setup adds the controllers to a manager whose scheme is NewScheme and whose cache has CacheOptions.
+func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("index the cache: %w", err)
+	}
+	recorder := mgr.GetEventRecorder("accesspolicy-operator")
+	written := newWritten()
+	classes := &classReader{client: mgr.GetClient(), controllers: config.GatewayControllers}
+	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
+	enforcers := &enforcers{client: mgr.GetClient(), cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway])}
+	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, written: written}
+	policies := &PolicyReconciler{classReader: classes, status: status, events: recorder}
+	m := &mapper{client: mgr.GetClient(), enforcers: enforcers}
+
+	running, err := setupGateways(mgr, gateways, m)
+	if err != nil {
+		return err
+	}
+	enforcers.watch = func() error {
+		return running.Watch(source.Kind(mgr.GetCache(), client.Object(&AuthPolicy{}), handler.EnqueueRequestsFromMapFunc(m.ofAuthPolicy), authPolicyChanged(written)))
+	}
+	if err := setupPolicies(mgr, policies, m); err != nil {
+		return err
+	}
+	return builder.ControllerManagedBy(mgr).Named("enforcer").For(crdMetadata(), builder.OnlyMetadata).Complete(enforcers)
+}
+
+// maxDelay is the longest wait between two tries of what fails.
+const maxDelay = time.Minute
+
+func options(concurrency int) controller.Options {
+	return controller.Options{MaxConcurrentReconciles: concurrency,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, maxDelay)}
+}
+
+func setupGateways(mgr ctrl.Manager, r *GatewayReconciler, m *mapper) (controller.Controller, error) {
+	all := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, gateway *gwv1.Gateway) []reconcile.Request {
+		return requests([]types.NamespacedName{client.ObjectKeyFromObject(gateway)})
+	})
+	return builder.ControllerManagedBy(mgr).Named("gateway").
+		For(&gwv1.Gateway{}, builder.WithPredicates(specChanged)).
+		Watches(&Policy{}, handler.EnqueueRequestsFromMapFunc(m.ofPolicy), builder.WithPredicates(policyChanged(r.written))).
+		Watches(&gwv1.GatewayClass{}, handler.EnqueueRequestsFromMapFunc(m.ofClass), builder.WithPredicates(specChanged)).
+		Watches(&gwv1.HTTPRoute{}, handler.EnqueueRequestsFromMapFunc(m.ofRoute), builder.WithPredicates(specChanged)).
+		WatchesRawSource(source.Channel(r.enforcers.gateways, all)).
+		WithOptions(options(r.config.Concurrency)).
+		Build(r)
+}
+
+func setupPolicies(mgr ctrl.Manager, r *PolicyReconciler, m *mapper) error {
+	return builder.ControllerManagedBy(mgr).Named("policy").
+		For(&Policy{}, builder.WithPredicates(policyChanged(r.status.written))).
+		Watches(&gwv1.Gateway{}, handler.EnqueueRequestsFromMapFunc(m.policiesOfGateway), builder.WithPredicates(specChanged)).
+		Watches(&gwv1.GatewayClass{}, handler.EnqueueRequestsFromMapFunc(m.policiesOfClass), builder.WithPredicates(specChanged)).
+		WithOptions(options(1)).
+		Complete(r)
+}
