@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,7 +75,7 @@ func (r *GatewayReconciler) applyOne(ctx context.Context, live *AuthPolicy, want
 	}
 	applySeconds.Observe(time.Since(begin).Seconds())
 	logf.FromContext(ctx).Info("wrote AuthPolicy", "authPolicy", after.Name, "operation", operation, "generation", after.Generation,
-		"differs", logr.Marshaler(difference{live, content}))
+		"differs", differences(live, content))
 	return after, nil
 }
 
@@ -158,7 +157,7 @@ func (r *GatewayReconciler) wrote(object *unstructured.Unstructured, operation s
 // prune deletes an object of ours that is not wanted any more, if it still is the one that was looked at.
 func (r *GatewayReconciler) prune(ctx context.Context, live *AuthPolicy) error {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kuadrantv1.GroupVersion.WithKind("AuthPolicy"))
+	object.SetGroupVersionKind(authPolicyKind)
 	object.SetNamespace(live.Namespace)
 	object.SetName(live.Name)
 	err := r.client.Delete(ctx, object, client.Preconditions{UID: &live.UID})

@@ -29,7 +29,16 @@ type Policy struct {
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	read := manifest.DecodePolicy(data)
 	p.XAccessPolicy, p.Problems = read.Object, read.Problems
-	p.ManagedFields, p.Annotations, p.Labels = nil, nil, nil // nobody reads them, and they are most of the size
+	p.ManagedFields, p.Labels = nil, nil // nobody reads them, and they are most of the size
+	p.Annotations = marksOfTheWatch(p.Annotations)
+	return nil
+}
+
+// marksOfTheWatch keeps the one annotation that is read: by it the API server marks the event that ends a watch's first list.
+func marksOfTheWatch(annotations map[string]string) map[string]string {
+	if value, ok := annotations[metav1.InitialEventsAnnotationKey]; ok {
+		return map[string]string{metav1.InitialEventsAnnotationKey: value}
+	}
 	return nil
 }
 
@@ -86,7 +95,7 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 	}
 	*a = AuthPolicy{}
 	a.TypeMeta, a.ObjectMeta = live.TypeMeta, live.ObjectMeta
-	a.Annotations = nil
+	a.Annotations = marksOfTheWatch(a.Annotations)
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(live.Status, &a.Status)
 	var head authPolicyHead
 	if kjson.UnmarshalCaseSensitivePreserveInts(live.Spec, &head) == nil {
@@ -107,6 +116,9 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// authPolicyKind is the kind of what we write.
+var authPolicyKind = kuadrantv1.GroupVersion.WithKind("AuthPolicy")
 
 const labelManagedBy = "app.kubernetes.io/managed-by"
 
@@ -140,7 +152,7 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("XAccessPolicy"), &Policy{})
 	scheme.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("XAccessPolicyList"), &PolicyList{})
 	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
-	scheme.AddKnownTypeWithName(kuadrantv1.GroupVersion.WithKind("AuthPolicy"), &AuthPolicy{})
+	scheme.AddKnownTypeWithName(authPolicyKind, &AuthPolicy{})
 	scheme.AddKnownTypeWithName(kuadrantv1.GroupVersion.WithKind("AuthPolicyList"), &AuthPolicyList{})
 	metav1.AddToGroupVersion(scheme, kuadrantv1.GroupVersion)
 	return scheme

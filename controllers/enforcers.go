@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,7 +74,7 @@ func (e *enforcers) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, e.all(ctx)
 	}
-	if _, err := e.mapper.RESTMapping(kuadrantv1.GroupVersion.WithKind("AuthPolicy").GroupKind(), kuadrantv1.GroupVersion.Version); err != nil {
+	if _, err := e.mapper.RESTMapping(authPolicyKind.GroupKind(), authPolicyKind.Version); err != nil {
 		logf.FromContext(ctx).Info("Kuadrant's AuthPolicy is there and not served yet", "error", err.Error())
 		if !e.unserved.Swap(true) {
 			return ctrl.Result{RequeueAfter: time.Second}, e.all(ctx)

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -104,7 +103,7 @@ func (r *GatewayReconciler) takeOver(ctx context.Context, live *AuthPolicy) erro
 		return err
 	}
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(live.GroupVersionKind())
+	object.SetGroupVersionKind(authPolicyKind)
 	object.SetNamespace(live.Namespace)
 	object.SetName(live.Name)
 	return r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kuadrant.ManagedBy))
@@ -175,24 +174,18 @@ func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) error {
 
 func isInvalid(err error) bool { return apierrors.IsInvalid(err) }
 
-// difference names, for the log, the first levels at which a live object is not what we want.
-type difference struct {
-	live   *AuthPolicy
-	wanted *unstructured.Unstructured
-}
-
-// MarshalLog is for logr.
-func (d difference) MarshalLog() any {
-	if d.live == nil {
-		return "the object is not there"
+// differences names, for the log, where a live object is not what we want.
+func differences(live *AuthPolicy, wanted *unstructured.Unstructured) []string {
+	if live == nil {
+		return []string{"the object is not there"}
 	}
 	var out []string
-	for _, entry := range d.live.ManagedFields {
+	for _, entry := range live.ManagedFields {
 		if intruder(entry) {
 			out = append(out, "fields of "+entry.Manager)
 		}
 	}
-	return append(out, differing("spec", d.live.Live, d.wanted.Object["spec"], 5)...)
+	return append(out, differing("spec", live.Live, wanted.Object["spec"], 5)...)
 }
 
 // differing returns the paths, down to a depth, of wanted values that live does not have.
@@ -212,5 +205,3 @@ func differing(path string, live, wanted any, depth int) []string {
 	slices.Sort(out)
 	return out
 }
-
-var _ logr.Marshaler = difference{}
