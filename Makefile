@@ -11,6 +11,13 @@ TEST_MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 FUZZTIME  ?= 30s
 TESTFLAGS ?=
 
+# What the targets for clusters use. Nobody publishes an image of this name: it is
+# made by `make image`, and brought into the cluster by you.
+IMAGE    ?= accesspolicy-operator:dev
+CONFIG   ?= config/default
+AUDIENCE ?= mcp-gateway
+KUBECTL  ?= kubectl
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -20,12 +27,17 @@ help: ## Show this list.
 ##@ Write
 
 .PHONY: generate
-generate: ## Write zz_generated.deepcopy.go from the types in api/.
+generate: samples ## Write zz_generated.deepcopy.go from the types in api/, and the samples.
 	@"$$($(TOOL) controller-gen)" object paths=./api/...
 
 .PHONY: manifests
-manifests: ## Write the CRD in config/crd/bases from the markers in api/.
+manifests: ## Write the CRD and the operator's roles from the markers in api/ and controllers/.
 	@"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:dir=config/crd/bases
+	@"$$($(TOOL) controller-gen)" rbac:roleName=accesspolicy-operator paths=./controllers/... output:rbac:dir=config/rbac
+
+.PHONY: samples
+samples: ## Write config/samples from golden cases of the translator.
+	@config/samples/generate
 
 .PHONY: golden
 golden: ## Rewrite the expected files of the golden tests; read the diff.
@@ -48,6 +60,42 @@ judge: ## Build bin/authorino-judge, the real Authorino pipeline.
 .PHONY: demo
 demo: ## Show what the translator does, without a cluster.
 	@hack/demo.sh
+
+##@ Cluster
+
+.PHONY: image
+image: ## Build the operator's image IMAGE with docker or podman.
+	@hack/image '$(IMAGE)'
+
+.PHONY: install
+install: ## Install the CRD in the cluster of the current kubeconfig.
+	@"$$($(TOOL) kustomize)" build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: undeploy ## Remove the operator, then the CRD and with it every XAccessPolicy.
+	@# In this order: the operator would take deleted policies for a wish to open the Gateways.
+	@"$$($(TOOL) kustomize)" build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: ## Install CRD and operator (CONFIG) with the image IMAGE, which the cluster must have.
+	@# The substitution leaves no trace in the checkout, as `kustomize edit` would.
+	@"$$($(TOOL) kustomize)" build '$(CONFIG)' | \
+		sed 's|image: accesspolicy-operator:dev$$|image: $(IMAGE)|' | \
+		$(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove the operator; the CRD and what is in force stay.
+	@{ "$$($(TOOL) kustomize)" build config/manager; echo ---; "$$($(TOOL) kustomize)" build config/rbac; } | \
+		$(KUBECTL) delete --ignore-not-found -f -
+	@# Deleting these as well would open the Gateways.
+	@echo "AuthPolicies that the operator wrote stay in force, until their Gateway is deleted or you open it:" >&2
+	@echo "  $(KUBECTL) delete authpolicies.kuadrant.io -A -l app.kubernetes.io/managed-by=accesspolicy-operator" >&2
+
+.PHONY: run
+run: ## Run the operator from the checkout, for tokens of the audience AUDIENCE.
+	@# No lease: do not run it beside a deployed one.
+	go run ./cmd/manager --token-audience='$(AUDIENCE)' --leader-elect=false --log-format=text \
+		--metrics-bind-address=127.0.0.1:8080 --health-probe-bind-address=127.0.0.1:8081
 
 ##@ Check
 
