@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
@@ -26,8 +27,9 @@ func (r *GatewayReconciler) apply(ctx context.Context, w *world, wanted []*kuadr
 	if !w.kuadrant {
 		return have, nil
 	}
+	verified := sync.OnceValue(func() error { return r.schema.verify(ctx) })
 	for _, object := range inOrder(wanted) {
-		live, err := r.applyOne(ctx, have[object.Name], object)
+		live, err := r.applyOne(ctx, have[object.Name], object, verified)
 		if err != nil {
 			return have, fmt.Errorf("write AuthPolicy %s: %w", object.Name, err)
 		}
@@ -36,6 +38,9 @@ func (r *GatewayReconciler) apply(ctx context.Context, w *world, wanted []*kuadr
 	for name, live := range have {
 		if slices.ContainsFunc(wanted, func(ap *kuadrantv1.AuthPolicy) bool { return ap.Name == name }) {
 			continue
+		}
+		if err := verified(); err != nil {
+			return have, fmt.Errorf("delete AuthPolicy %s: %w", name, err)
 		}
 		if err := r.prune(ctx, live); err != nil {
 			return have, fmt.Errorf("delete AuthPolicy %s: %w", name, err)
@@ -59,14 +64,17 @@ func inOrder(wanted []*kuadrantv1.AuthPolicy) []*kuadrantv1.AuthPolicy {
 	return out
 }
 
-// applyOne writes one object if it is not as it should be, and returns it as it is afterwards.
-func (r *GatewayReconciler) applyOne(ctx context.Context, live *AuthPolicy, wanted *kuadrantv1.AuthPolicy) (*AuthPolicy, error) {
+// applyOne writes one object if it is not as it should be, and returns it as it is afterwards. verified is asked before.
+func (r *GatewayReconciler) applyOne(ctx context.Context, live *AuthPolicy, wanted *kuadrantv1.AuthPolicy, verified func() error) (*AuthPolicy, error) {
 	content, err := kuadrant.Unstructured(wanted)
 	if err != nil {
 		return nil, err
 	}
 	if live != nil && asWanted(live, content) {
 		return live, nil
+	}
+	if err := verified(); err != nil {
+		return nil, err
 	}
 	begin := time.Now()
 	after, operation, err := r.write(ctx, live, content)

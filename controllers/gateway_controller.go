@@ -15,6 +15,7 @@ type GatewayReconciler struct {
 	status    *statusWriter
 	events    events.EventRecorder
 	enforcers *enforcers
+	schema    *schemaGuard
 	written   *written
 	known     knownFindings
 }

@@ -29,9 +29,9 @@ type world struct {
 }
 
 // gather reads what concerns a Gateway. It returns nil where there is nothing to do: what is installed is not followed yet,
-// or the Gateway is gone, is being deleted, or is not looked after.
+// the cache is not to be believed any more, or the Gateway is gone, is being deleted, or is not looked after.
 func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedName) (*world, error) {
-	if settled, err := r.enforcers.settled(ctx); err != nil || !settled {
+	if settled, err := r.enforcers.settled(ctx); err != nil || !settled || r.schema.stale() {
 		return nil, err
 	}
 	w := &world{kuadrant: r.enforcers.kuadrantInstalled()}

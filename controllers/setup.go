@@ -21,40 +21,36 @@ import (
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// CacheOptions keeps the cache to the fields and objects that are read.
+// CacheOptions keeps the cache to the fields and objects that are read. Kinds are not named here: naming one that is not
+// installed, as Kuadrant's may not be, keeps the manager from starting.
 func CacheOptions() cache.Options {
-	shared := true // lists of thousands of policies are read and not changed
+	shared := true // thousands of policies are listed, and nothing that is read is changed
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&Policy{}:         {UnsafeDisableDeepCopy: &shared},
-			&AuthPolicy{}:     {UnsafeDisableDeepCopy: &shared, Transform: func(o any) (any, error) { return o, nil }},
-			&gwv1.HTTPRoute{}: {UnsafeDisableDeepCopy: &shared, Transform: parentsOnly},
-			&gwv1.Gateway{}:   {Transform: withoutStatus},
-			crdMetadata():     {Field: fields.OneTermEqualSelector("metadata.name", kuadrantCRD)},
-		},
+		DefaultTransform:             slim,
+		DefaultUnsafeDisableDeepCopy: &shared,
+		ByObject:                     map[client.Object]cache.ByObject{crdMetadata(): {Field: fields.OneTermEqualSelector("metadata.name", kuadrantCRD)}},
 	}
 }
 
-// parentsOnly keeps of a route what says where it is attached.
-func parentsOnly(o any) (any, error) {
-	if route, ok := o.(*gwv1.HTTPRoute); ok {
-		slim := &gwv1.HTTPRoute{TypeMeta: route.TypeMeta}
-		slim.Namespace, slim.Name, slim.UID = route.Namespace, route.Name, route.UID
-		slim.ResourceVersion, slim.Generation = route.ResourceVersion, route.Generation
-		slim.Spec.ParentRefs = route.Spec.ParentRefs
-		return slim, nil
+// slim drops what is not read. What is kept of policies and AuthPolicies is decided when they are decoded.
+func slim(o any) (any, error) {
+	switch o := o.(type) {
+	case *Policy, *AuthPolicy:
+		return o, nil
+	case *gwv1.HTTPRoute: // only where it is attached
+		route := &gwv1.HTTPRoute{TypeMeta: o.TypeMeta}
+		route.Namespace, route.Name, route.UID = o.Namespace, o.Name, o.UID
+		route.ResourceVersion, route.Generation = o.ResourceVersion, o.Generation
+		route.Annotations = marksOfTheWatch(o.Annotations)
+		route.Spec.ParentRefs = o.Spec.ParentRefs
+		return route, nil
+	case *gwv1.Gateway:
+		o.ManagedFields, o.Labels = nil, nil
+		delete(o.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		o.Status = gwv1.GatewayStatus{}
+		return o, nil
 	}
-	return o, nil
-}
-
-func withoutStatus(o any) (any, error) {
-	if gateway, ok := o.(*gwv1.Gateway); ok {
-		gateway.ManagedFields, gateway.Labels = nil, nil
-		delete(gateway.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
-		gateway.Status = gwv1.GatewayStatus{}
-	}
-	return o, nil
+	return cache.TransformStripManagedFields()(o)
 }
 
 func compareNames(a, b types.NamespacedName) int {
@@ -66,6 +62,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
+	schema, err := newSchemaGuard(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	if err := schema.setup(mgr); err != nil {
+		return err
+	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
@@ -74,7 +77,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	classes := &classReader{client: mgr.GetClient(), controllers: config.GatewayControllers}
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
 	enforcers := &enforcers{client: mgr.GetClient(), cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway])}
-	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, written: written}
+	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, schema: schema, written: written}
 	policies := &PolicyReconciler{classReader: classes, status: status, events: recorder}
 	m := &mapper{client: mgr.GetClient(), enforcers: enforcers}
 

@@ -33,3 +33,6 @@ func (p *Program) Kill(t testing.TB) { t.Helper(); must(t, p.process.kill()) }
 
 // Tail is the end of what the program has written to its output, of all its runs.
 func (p *Program) Tail() string { return p.process.tail() }
+
+// Running says whether the program has not ended.
+func (p *Program) Running() bool { return p.process.running() }
