@@ -9,6 +9,8 @@ TOOL := hack/tools/tool
 TEST_MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod))
 
 FUZZTIME  ?= 30s
+# A regular expression of test names, empty for all.
+E2E_RUN   ?=
 TESTFLAGS ?=
 
 # What the targets for clusters use. Nobody publishes an image of this name: it is
@@ -27,7 +29,7 @@ help: ## Show this list.
 ##@ Write
 
 .PHONY: generate
-generate: samples ## Write zz_generated.deepcopy.go from the types in api/, and the samples.
+generate: samples docs ## Write zz_generated.deepcopy.go from the types in api/, the samples, and tables in docs/.
 	@"$$($(TOOL) controller-gen)" object paths=./api/...
 
 .PHONY: manifests
@@ -38,6 +40,10 @@ manifests: ## Write the CRD and the operator's roles from the markers in api/ an
 .PHONY: samples
 samples: ## Write config/samples from golden cases of the translator.
 	@config/samples/generate
+
+.PHONY: docs
+docs: ## Write the tables of flags and metrics in docs/operations.md from the operator's own.
+	@go run ./hack/docs
 
 .PHONY: golden
 golden: ## Rewrite the expected files of the golden tests; read the diff.
@@ -50,7 +56,8 @@ golden: ## Rewrite the expected files of the golden tests; read the diff.
 ##@ Build and try
 
 .PHONY: build
-build: judge ## Build bin/kubectl-accesspolicy and bin/authorino-judge.
+build: judge ## Build bin/manager, bin/kubectl-accesspolicy and bin/authorino-judge.
+	CGO_ENABLED=0 go build -o bin/manager ./cmd/manager
 	CGO_ENABLED=0 go build -o bin/kubectl-accesspolicy ./cmd/kubectl-accesspolicy
 
 .PHONY: judge
@@ -100,20 +107,24 @@ run: ## Run the operator from the checkout, for tokens of the audience AUDIENCE.
 ##@ Check
 
 .PHONY: test
-test: judge ## Run every test. The first run builds an API server (about 12 minutes).
+test: judge ## Run every test but those of test-e2e. The first run builds an API server (about 12 minutes).
 	@if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then KUBEBUILDER_ASSETS=$$(hack/components/build etcd kube-apiserver minikcm); fi; \
 	export KUBEBUILDER_ASSETS ACCESSPOLICY_JUDGE="$$PWD/bin/authorino-judge"; \
 	failed=; \
 	for module in $(TEST_MODULES); do \
 		echo "== $$module: go test ./..."; \
 		begin=$$SECONDS; \
-		packages=$$(cd "$$module" && go list ./... | grep -v '/test/differential$$'); \
+		packages=$$(cd "$$module" && go list ./... | grep -Ev '/test/(differential|stack|e2e)$$'); \
 		go -C "$$module" test $(TESTFLAGS) $$packages || failed="$$failed $$module"; \
 		echo "== $$module: done in $$((SECONDS - begin)) s"; \
 	done; \
 	echo "== test/differential: the plan against the real Authorino, with seeds and counts"; \
 	go test -v -count=1 $(TESTFLAGS) ./test/differential | grep -Ev '^(=== |    --- PASS|.*reaches no route)' || failed="$$failed test/differential"; \
 	if [ -n "$$failed" ]; then echo "== failed in:$$failed"; exit 1; fi
+
+.PHONY: test-e2e
+test-e2e: ## Run the operator on the real components. The first run builds them (about 20 minutes).
+	@hack/e2e.sh $(E2E_RUN)
 
 .PHONY: test-unit
 test-unit: ## Run the fast tests, those outside test/, which need no API server.

@@ -48,15 +48,11 @@ func (k *knownFindings) forget(gateway types.NamespacedName) {
 // this process sees for the first time is quiet where no status has changed: after a restart nothing is new.
 //
 // Errors among the findings are in the conditions of the policies and announced with them.
-func (r *GatewayReconciler) announce(w *world, t *translation, changed map[types.NamespacedName]bool) {
+func (r *GatewayReconciler) announce(w *world, t *translation, changed bool) {
 	gateway := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
 	fresh, known := r.known.renew(gateway, t.findings)
-	anyChanged := false
-	for _, c := range changed {
-		anyChanged = anyChanged || c
-	}
 	for _, f := range fresh {
-		if f.Severity != plan.Warning || !known && !anyChanged {
+		if f.Severity != plan.Warning || !known && !changed {
 			continue
 		}
 		var about runtime.Object = &w.gateway

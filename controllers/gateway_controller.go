@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,5 +32,12 @@ func (r *GatewayReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	live, failure := r.apply(ctx, world, translated.kuadrant.Objects)
-	return ctrl.Result{}, errors.Join(failure, r.report(ctx, world, translated, live, failure))
+	more, err := r.report(ctx, world, translated, live, failure)
+	if err = errors.Join(failure, err); err == nil && more {
+		return ctrl.Result{RequeueAfter: cacheDelay}, nil
+	}
+	return ctrl.Result{}, err
 }
+
+// cacheDelay is for the cache to see what was just written.
+const cacheDelay = 50 * time.Millisecond

@@ -28,9 +28,9 @@ var (
 	unplacedTargets = gauge("accesspolicy_unplaced_targets", "Targets of policies that come to nothing: TargetNotFound, or TargetIgnored for other kinds than Gateway.", "reason")
 
 	translateSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "accesspolicy_translate_duration_seconds",
-		Help: "Time to translate the policies of one Gateway.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
+		Help: "Time to translate the policies of one Gateway.", Buckets: prometheus.ExponentialBucketsRange(0.0002, 5, 40)})
 	applySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "accesspolicy_apply_duration_seconds",
-		Help: "Time to write one AuthPolicy, with the API server's answer.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)})
+		Help: "Time to write one AuthPolicy, with the API server's answer.", Buckets: prometheus.ExponentialBucketsRange(0.001, 5, 30)})
 	writes = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "accesspolicy_writes_total",
 		Help: "Writes to the API server, by what was written and how."}, []string{"object", "operation"})
 )

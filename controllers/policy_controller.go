@@ -46,7 +46,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 		if slices.Contains(managed, gateway) {
 			continue
 		}
-		if _, err := r.status.set(ctx, policy, gateway, nil); err != nil {
+		if err := r.status.set(ctx, policy, gateway, nil); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

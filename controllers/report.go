@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,33 +14,61 @@ import (
 	"accesspolicy-operator/translator"
 )
 
+// What one turn of a Gateway may write into statuses. A change of what is granted has to wait for the end of the turn, and a
+// thousand policies on one Gateway take the API server many seconds.
+const (
+	maxStatusWrites = 100
+	statusWriters   = 8
+)
+
+// entriesOf is what is to stand in the status of one policy about one Gateway.
+type entriesOf struct {
+	policy  *Policy
+	entries []v1alpha1.PolicyAncestorStatus
+}
+
 // report writes into the status of every policy of the Gateway what has become of it there, sends events about what has
-// changed, and sets the metrics.
-func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation, live map[string]*AuthPolicy, failure error) error {
+// changed, and sets the metrics. It returns whether there is more to write than one turn may.
+func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation, live map[string]*AuthPolicy, failure error) (bool, error) {
 	gateway := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
 	force := readBack(t, live)
-	var errs []error
-	changed := map[types.NamespacedName]bool{}
 	tally := newTally(t)
+	byPolicy := map[types.NamespacedName][]translator.Verdict{}
+	for _, v := range t.verdicts {
+		byPolicy[v.Policy] = append(byPolicy[v.Policy], v)
+	}
+	var due []entriesOf
 	for i := range w.policies {
-		policy := &w.policies[i]
-		var entries []v1alpha1.PolicyAncestorStatus
-		for _, v := range t.verdicts {
-			if v.Policy != (types.NamespacedName{Namespace: policy.Namespace, Name: policy.Name}) {
-				continue
-			}
-			before := ownConditions(policy, gateway, v.Section)
-			programmed := programmedCondition(v, w, force, failure, before)
+		of := entriesOf{policy: &w.policies[i]}
+		for _, v := range byPolicy[types.NamespacedName{Namespace: of.policy.Namespace, Name: of.policy.Name}] {
+			programmed := programmedCondition(v, w, force, failure, ownConditions(of.policy, gateway, v.Section))
 			tally.count(v, programmed)
-			entries = append(entries, v1alpha1.PolicyAncestorStatus{AncestorRef: ancestorRef(v), ControllerName: ControllerName,
+			of.entries = append(of.entries, v1alpha1.PolicyAncestorStatus{AncestorRef: ancestorRef(v), ControllerName: ControllerName,
 				Conditions: []metav1.Condition{acceptedCondition(v), programmed}})
 		}
-		wrote, err := r.status.set(ctx, policy, gateway, entries)
-		changed[types.NamespacedName{Namespace: policy.Namespace, Name: policy.Name}] = wrote
-		errs = append(errs, err)
+		if r.status.differs(of.policy, gateway, of.entries) {
+			due = append(due, of)
+		}
 	}
-	r.announce(w, t, changed)
 	gauges.set(gateway, tally)
+	r.announce(w, t, len(due) > 0)
+	now := due[:min(len(due), maxStatusWrites)]
+	return len(now) < len(due), r.status.setAll(ctx, gateway, now)
+}
+
+// setAll writes statuses, several at a time.
+func (s *statusWriter) setAll(ctx context.Context, gateway types.NamespacedName, due []entriesOf) error {
+	errs := make([]error, len(due))
+	slots := make(chan struct{}, statusWriters)
+	var wait sync.WaitGroup
+	for i, of := range due {
+		slots <- struct{}{}
+		wait.Go(func() {
+			errs[i] = s.set(ctx, of.policy, gateway, of.entries)
+			<-slots
+		})
+	}
+	wait.Wait()
 	return errors.Join(errs...)
 }
 

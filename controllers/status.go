@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,13 +31,12 @@ type statusWriter struct {
 	live    client.Reader
 	events  events.EventRecorder
 	written *written
+	full    fullStatuses
 }
 
-// set makes our entries for one Gateway be those given, and none where none are given. It returns whether it wrote. Entries
-// come without times and generation.
-func (s *statusWriter) set(ctx context.Context, policy *Policy, gateway types.NamespacedName, entries []v1alpha1.PolicyAncestorStatus) (bool, error) {
+// set makes our entries for one Gateway be those given, and none where none are given. Entries come without times and generation.
+func (s *statusWriter) set(ctx context.Context, policy *Policy, gateway types.NamespacedName, entries []v1alpha1.PolicyAncestorStatus) error {
 	current := policy
-	wrote := false
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if current == nil {
 			current = &Policy{}
@@ -49,7 +49,7 @@ func (s *statusWriter) set(ctx context.Context, policy *Policy, gateway types.Na
 		}
 		before := current
 		patch, full := s.patch(before, gateway, entries)
-		if full {
+		if full && s.full.tell(policy.UID, gateway) {
 			s.events.Eventf(policy, nil, corev1.EventTypeWarning, "StatusFull", "Report", "%s",
 				fmt.Sprintf("status.ancestors has %d entries of other controllers, so there is no room to report on Gateway %s; remove some", maxAncestors, gateway))
 		}
@@ -63,16 +63,47 @@ func (s *statusWriter) set(ctx context.Context, policy *Policy, gateway types.Na
 			current = nil // what the cache has is behind
 			return err
 		}
-		wrote = true
 		s.written.rememberStatus(target.UID, target.ResourceVersion)
 		writes.WithLabelValues("XAccessPolicy/status", "patch").Inc()
 		s.announce(ctx, before, target, gateway)
 		return nil
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return wrote, fmt.Errorf("write the status of policy %s/%s: %w", policy.Namespace, policy.Name, err)
+		return fmt.Errorf("write the status of policy %s/%s: %w", policy.Namespace, policy.Name, err)
 	}
-	return wrote, nil
+	return nil
+}
+
+// differs reports whether set would have something to write, or to complain about.
+func (s *statusWriter) differs(policy *Policy, gateway types.NamespacedName, entries []v1alpha1.PolicyAncestorStatus) bool {
+	patch, full := s.patch(policy, gateway, entries)
+	if !full {
+		s.full.forget(policy.UID, gateway)
+	}
+	return patch != nil || full && !s.full.told(policy.UID, gateway)
+}
+
+// fullStatuses remembers which policies have been said to have no room in their status.
+type fullStatuses struct{ known sync.Map }
+
+type fullStatus struct {
+	policy  types.UID
+	gateway types.NamespacedName
+}
+
+// tell reports whether it is news.
+func (f *fullStatuses) tell(policy types.UID, gateway types.NamespacedName) bool {
+	_, known := f.known.LoadOrStore(fullStatus{policy, gateway}, true)
+	return !known
+}
+
+func (f *fullStatuses) told(policy types.UID, gateway types.NamespacedName) bool {
+	_, known := f.known.Load(fullStatus{policy, gateway})
+	return known
+}
+
+func (f *fullStatuses) forget(policy types.UID, gateway types.NamespacedName) {
+	f.known.Delete(fullStatus{policy, gateway})
 }
 
 // patch returns what has to be written, nil if nothing has, and whether there is no room for it.

@@ -33,7 +33,7 @@ func (o *options) register(flags *pflag.FlagSet) {
 	c := &o.controllers
 	flags.StringArrayVar(&c.GatewayControllers, "gateway-controller", controllers.DefaultGatewayControllers, "controllerName of GatewayClasses whose Gateways are looked after; can be repeated (`NAME`)")
 	flags.StringVar(&c.Enforcer, "enforcer", controllers.EnforcerAuto, "what enforces policies on Gateways that are not annotated with "+controllers.AnnotationEnforcer+": "+controllers.EnforcerAuto+" or "+controllers.EnforcerKuadrant+" (`NAME`)")
-	flags.IntVar(&c.Concurrency, "concurrency", 2, "`NUMBER` of Gateways that are worked on at a time")
+	flags.IntVar(&c.Concurrency, "concurrency", 4, "`NUMBER` of Gateways that are worked on at a time")
 	o.translation.Register(flags, "")
 	flags.BoolVar(&o.leaderElection, "leader-elect", true, "work only while holding the lease accesspolicy-operator, so that several replicas can run")
 	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "`NAMESPACE` of the lease; in a cluster the operator's own")

@@ -497,7 +497,7 @@ func restartWritesNothing(t *testing.T, c *chain, k *kube) {
 }
 
 // versions returns the resource versions of everything that the operator writes.
-func versions(t *testing.T, c *stack.Cluster) map[string]string {
+func versions(t testing.TB, c *stack.Cluster) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for kind, version := range map[string]string{"XAccessPolicyList": "agentic.networking.x-k8s.io/v1alpha1", "AuthPolicyList": "kuadrant.io/v1"} {

@@ -28,7 +28,7 @@ type kube struct {
 	namespace string
 }
 
-func inNamespace(t *testing.T, c *stack.Cluster, name string) *kube {
+func inNamespace(t testing.TB, c *stack.Cluster, name string) *kube {
 	t.Helper()
 	c.Apply(t, stack.Namespace(name))
 	c.Apply(t, stack.Namespace(name))
@@ -63,7 +63,7 @@ func (k *kube) dump() string {
 }
 
 // policy builds an XAccessPolicy from its spec in YAML.
-func (k *kube) policy(t *testing.T, name, spec string) *unstructured.Unstructured {
+func (k *kube) policy(t testing.TB, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	var content map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(spec), &content), "%s", spec)
@@ -127,7 +127,7 @@ func (k *kube) condition(ctx context.Context, policy, target, kind string) (*met
 }
 
 // expect waits until a condition has a status and a reason, and returns it.
-func (k *kube) expect(t *testing.T, policy, target, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+func (k *kube) expect(t testing.TB, policy, target, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
 	eventually(t, fmt.Sprintf("policy %s on %s: %s=%s, %s", policy, target, kind, status, reason), func(ctx context.Context) error {
@@ -142,7 +142,7 @@ func (k *kube) expect(t *testing.T, policy, target, kind string, status metav1.C
 }
 
 // programmed waits until a policy is accepted and in force on a target.
-func (k *kube) programmed(t *testing.T, policy, target string) {
+func (k *kube) programmed(t testing.TB, policy, target string) {
 	t.Helper()
 	k.expect(t, policy, target, v1alpha1.PolicyConditionAccepted, metav1.ConditionTrue, v1alpha1.PolicyReasonAccepted)
 	k.expect(t, policy, target, v1alpha1.PolicyConditionProgrammed, metav1.ConditionTrue, v1alpha1.PolicyReasonProgrammed)
@@ -168,7 +168,7 @@ func (k *kube) authPolicies(ctx context.Context) (map[string]*unstructured.Unstr
 }
 
 // get returns an AuthPolicy that has to be there.
-func (k *kube) get(t *testing.T, name string) *unstructured.Unstructured {
+func (k *kube) get(t testing.TB, name string) *unstructured.Unstructured {
 	t.Helper()
 	object := authPolicy(k.namespace, name)
 	require.NoError(t, k.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
@@ -176,7 +176,7 @@ func (k *kube) get(t *testing.T, name string) *unstructured.Unstructured {
 }
 
 // gone waits until an object is not there.
-func (k *kube) gone(t *testing.T, object *unstructured.Unstructured) {
+func (k *kube) gone(t testing.TB, object *unstructured.Unstructured) {
 	t.Helper()
 	eventually(t, object.GetKind()+" "+object.GetName()+" is gone", func(ctx context.Context) error {
 		err := k.Client.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopy())
@@ -188,13 +188,13 @@ func (k *kube) gone(t *testing.T, object *unstructured.Unstructured) {
 }
 
 // delete removes an object.
-func (k *kube) delete(t *testing.T, object *unstructured.Unstructured) {
+func (k *kube) delete(t testing.TB, object *unstructured.Unstructured) {
 	t.Helper()
 	require.NoError(t, client.IgnoreNotFound(k.Client.Delete(t.Context(), object)))
 }
 
 // gateway makes a Gateway with a listener and a route for every host name, and waits until it is programmed.
-func (k *kube) gateway(t *testing.T, name string, hosts ...string) *unstructured.Unstructured {
+func (k *kube) gateway(t testing.TB, name string, hosts ...string) *unstructured.Unstructured {
 	t.Helper()
 	gateway := stack.Gateway(k.namespace, name, hosts...)
 	k.Apply(t, gateway, stack.Service(k.namespace, "tools"))
@@ -223,7 +223,7 @@ func (k *kube) events(ctx context.Context, name string) (map[string]string, erro
 }
 
 // event waits for an event about an object and returns its text.
-func (k *kube) event(t *testing.T, name, reason string) string {
+func (k *kube) event(t testing.TB, name, reason string) string {
 	t.Helper()
 	var note string
 	eventually(t, "event "+reason+" about "+name, func(ctx context.Context) error {

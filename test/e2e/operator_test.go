@@ -39,7 +39,7 @@ type operator struct {
 }
 
 // prepare installs what `make deploy` does, but for the Deployment: the CRD and the generated roles.
-func prepare(t *testing.T, c *stack.Cluster) {
+func prepare(t testing.TB, c *stack.Cluster) {
 	t.Helper()
 	c.InstallCRDs(t, "ours")
 	c.Apply(t, stack.Namespace(operatorNamespace))
@@ -53,7 +53,7 @@ func prepare(t *testing.T, c *stack.Cluster) {
 }
 
 // root is the checkout.
-func root(t *testing.T) string {
+func root(t testing.TB) string {
 	t.Helper()
 	folder, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func root(t *testing.T) string {
 }
 
 // startOperator starts one replica and waits until it is ready.
-func startOperator(t *testing.T, c *stack.Cluster, flags ...string) *operator {
+func startOperator(t testing.TB, c *stack.Cluster, flags ...string) *operator {
 	t.Helper()
 	binary := os.Getenv(managerVariable)
 	require.NotEmpty(t, binary, "%s has to name the manager's binary; `make test-e2e` builds it", managerVariable)
@@ -76,7 +76,7 @@ func startOperator(t *testing.T, c *stack.Cluster, flags ...string) *operator {
 }
 
 // value returns the sum of a metric over all its labels that contain each of the given texts.
-func (o *operator) value(t *testing.T, name string, labels ...string) float64 {
+func (o *operator) value(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	sum := 0.0
 	scanner := bufio.NewScanner(strings.NewReader(o.scrape(t)))
@@ -104,7 +104,7 @@ func (o *operator) value(t *testing.T, name string, labels ...string) float64 {
 	return sum
 }
 
-func (o *operator) scrape(t *testing.T) string {
+func (o *operator) scrape(t testing.TB) string {
 	t.Helper()
 	response, err := http.Get(o.metrics)
 	require.NoError(t, err)
@@ -115,13 +115,13 @@ func (o *operator) scrape(t *testing.T) string {
 }
 
 // writes is how many writes the operator has made since it started.
-func (o *operator) writes(t *testing.T) float64 {
+func (o *operator) writes(t testing.TB) float64 {
 	t.Helper()
 	return o.value(t, "accesspolicy_writes_total")
 }
 
 // settled waits until the operator has not written for a while.
-func (o *operator) settled(t *testing.T) {
+func (o *operator) settled(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	last, since := o.writes(t), time.Now()
@@ -135,7 +135,7 @@ func (o *operator) settled(t *testing.T) {
 }
 
 // eventually repeats try until it returns no error.
-func eventually(t *testing.T, what string, try func(context.Context) error) {
+func eventually(t testing.TB, what string, try func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

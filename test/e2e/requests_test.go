@@ -71,7 +71,7 @@ func verdict(ctx context.Context, k *kube, authorino *stack.Authorino, gateway s
 }
 
 // answers waits until a request gets a verdict.
-func answers(t *testing.T, k *kube, authorino *stack.Authorino, gateway string, c call, code int) {
+func answers(t testing.TB, k *kube, authorino *stack.Authorino, gateway string, c call, code int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%+v is answered with %d", c.headers, code), func(ctx context.Context) error {
 		got, err := verdict(ctx, k, authorino, gateway, c)

@@ -26,7 +26,7 @@ import (
 // enforces in them: what is looked at is what the operator writes.
 
 // startCluster starts an API server with the CRDs that the operator works with.
-func startCluster(t *testing.T, more ...string) *stack.Cluster {
+func startCluster(t testing.TB, more ...string) *stack.Cluster {
 	t.Helper()
 	c := stack.Start(t)
 	c.InstallCRDs(t, append([]string{stack.CRDsGatewayAPI}, more...)...)
@@ -36,7 +36,7 @@ func startCluster(t *testing.T, more ...string) *stack.Cluster {
 }
 
 // granted waits until the AuthPolicy of a Gateway has a text in it and lacks another, if one is given.
-func (k *kube) granted(t *testing.T, name, with, without string) {
+func (k *kube) granted(t testing.TB, name, with, without string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("AuthPolicy %s/%s grants %q and not %q", k.namespace, name, with, without), func(ctx context.Context) error {
 		object := authPolicy(k.namespace, name)

@@ -36,3 +36,6 @@ func (p *Program) Tail() string { return p.process.tail() }
 
 // Running says whether the program has not ended.
 func (p *Program) Running() bool { return p.process.running() }
+
+// PID is the number of the process, while it runs.
+func (p *Program) PID() int { return p.process.command.Process.Pid }

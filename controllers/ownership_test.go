@@ -1,0 +1,66 @@
+package controllers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"accesspolicy-operator/translator/kuadrant"
+)
+
+func owned(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, APIVersion: "kuadrant.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}
+	entry.FieldsV1.SetRawBytes([]byte(fields))
+	return entry
+}
+
+func TestTakeOver(t *testing.T) {
+	const ours = kuadrant.ManagedBy
+	label := `"f:metadata":{"f:labels":{"f:theirs":{}}}`
+	entries := []metav1.ManagedFieldsEntry{
+		owned(ours, metav1.ManagedFieldsOperationUpdate, "", `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:targetRef":{}}}`),
+		owned("somebody", metav1.ManagedFieldsOperationUpdate, "", `{`+label+`,"f:spec":{"f:overrides":{"f:when":{}}}}`),
+		owned("kuadrant", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{"f:conditions":{}}}`),
+		owned("an-applier", metav1.ManagedFieldsOperationApply, "", `{"f:spec":{"f:rules":{}}}`),
+	}
+	require.True(t, ownsSpec(entries))
+	require.True(t, intruder(entries[1]))
+	require.True(t, intruder(entries[3]))
+	require.False(t, intruder(entries[2]), "a status is its controller's")
+
+	after, changed, err := takenOver(entries)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Len(t, after, 3)
+	require.Equal(t, "somebody", after[0].Manager)
+	require.JSONEq(t, `{`+label+`}`, after[0].FieldsV1.GetRawString(), "what is not the spec stays theirs")
+	require.Equal(t, "kuadrant", after[1].Manager)
+	require.Equal(t, metav1.ManagedFieldsOperationApply, after[2].Operation)
+	require.Equal(t, ours, after[2].Manager)
+	require.JSONEq(t, `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:overrides":{"f:when":{}},"f:rules":{},"f:targetRef":{}}}`, after[2].FieldsV1.GetRawString())
+
+	again, changed, err := takenOver(after)
+	require.NoError(t, err)
+	require.False(t, changed)
+	require.Equal(t, after, again)
+}
+
+func TestContains(t *testing.T) {
+	live := map[string]any{"a": int64(1), "b": []any{map[string]any{"c": "x", "default": true}}}
+	for name, test := range map[string]struct {
+		wanted any
+		holds  bool
+	}{
+		"the-same":             {live, true},
+		"less":                 {map[string]any{"b": []any{map[string]any{"c": "x"}}}, true},
+		"a-number-as-a-float":  {map[string]any{"a": 1.0}, true},
+		"another-number":       {map[string]any{"a": 2.0}, false},
+		"a-field-is-missing":   {map[string]any{"d": nil}, false},
+		"a-value-is-different": {map[string]any{"b": []any{map[string]any{"c": "y"}}}, false},
+		"a-list-is-longer":     {map[string]any{"b": []any{}}, false},
+		"another-kind":         {map[string]any{"a": "1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, test.holds, contains(live, test.wanted)) })
+	}
+}

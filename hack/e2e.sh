@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds the real components, the operator and the tests, and runs the tests in a
+# network namespace that has only loopback. What is built is kept, so a second run
+# starts at once.
+#
+#   hack/e2e.sh [REGEXP]     only the tests whose names match
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+
+note() { printf '== %s\n' "$*"; }
+
+note "components"
+ACCESSPOLICY_COMPONENTS=$(hack/components/build etcd kube-apiserver minikcm authorino kuadrant-operator \
+	envoy-gateway stubregistry crds)
+note "operator and tests"
+CGO_ENABLED=0 go build -o bin/manager ./cmd/manager
+# Compiled out here: in there nothing can be downloaded.
+for package in stack e2e; do
+	go test -c -o "bin/$package.test" "./test/$package"
+done
+export ACCESSPOLICY_COMPONENTS ACCESSPOLICY_MANAGER=$root/bin/manager
+
+failed=()
+for package in stack e2e; do
+	begin=$SECONDS
+	note "test/$package"
+	# Tests look for files beside their sources. What a passing test logs is figures;
+	# the logs of components are printed by tests that fail.
+	if ! (cd "test/$package" && "$root/hack/loopback" "$root/bin/$package.test" -test.v -test.timeout 60m -test.run "${1:-.}") |
+		grep -Ev '^=== (RUN|PAUSE|CONT|NAME)'; then
+		failed+=("test/$package")
+	fi
+	note "test/$package: done in $((SECONDS - begin)) s"
+done
+if [ "${#failed[@]}" -gt 0 ]; then
+	note "failed in: ${failed[*]}"
+	exit 1
+fi
