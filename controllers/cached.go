@@ -44,7 +44,7 @@ func marksOfTheWatch(annotations map[string]string) map[string]string {
 
 // DeepCopyObject is for the cache.
 func (p *Policy) DeepCopyObject() runtime.Object {
-	return &Policy{XAccessPolicy: *p.XAccessPolicy.DeepCopy(), Problems: slices.Clone(p.Problems)}
+	return &Policy{XAccessPolicy: *p.DeepCopy(), Problems: slices.Clone(p.Problems)}
 }
 
 // PolicyList is a list of Policy.
@@ -124,7 +124,7 @@ const labelManagedBy = "app.kubernetes.io/managed-by"
 
 // DeepCopyObject is for the cache.
 func (a *AuthPolicy) DeepCopyObject() runtime.Object {
-	return &AuthPolicy{AuthPolicy: *a.AuthPolicy.DeepCopy(), Live: runtime.DeepCopyJSON(a.Live)}
+	return &AuthPolicy{AuthPolicy: *a.DeepCopy(), Live: runtime.DeepCopyJSON(a.Live)}
 }
 
 // AuthPolicyList is a list of AuthPolicy.

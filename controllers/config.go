@@ -19,9 +19,9 @@ var DefaultGatewayControllers = []string{"istio.io/gateway-controller", "gateway
 
 // Values of AnnotationEnforcer and of Config.Enforcer.
 const (
-	// EnforcerAuto is Kuadrant where its AuthPolicy is installed.
+	// EnforcerAuto is what is installed: today Kuadrant, or nothing.
 	EnforcerAuto = "auto"
-	// EnforcerKuadrant is Kuadrant, installed or not.
+	// EnforcerKuadrant is Kuadrant.
 	EnforcerKuadrant = "kuadrant"
 )
 

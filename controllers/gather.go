@@ -132,7 +132,7 @@ func (r *GatewayReconciler) ours(w *world) map[string]*AuthPolicy {
 // absent explains an error that comes from Kuadrant's CRDs having been removed a moment ago.
 func absent(err error) error {
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("Kuadrant's AuthPolicy is not installed any more: %w", err) //nolint:revive,staticcheck // a proper name
+		return fmt.Errorf("Kuadrant's AuthPolicy is not installed any more: %w", err)
 	}
 	return err
 }

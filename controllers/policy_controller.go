@@ -22,11 +22,15 @@ type PolicyReconciler struct {
 	*classReader
 	status *statusWriter
 	events events.EventRecorder
+	schema *schemaGuard
 	told   toldTargets
 }
 
 // Reconcile works on one policy.
 func (r *PolicyReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if r.schema.stale() {
+		return ctrl.Result{}, nil
+	}
 	policy := &Policy{}
 	if err := r.client.Get(ctx, request.NamespacedName, policy); err != nil {
 		if apierrors.IsNotFound(err) {

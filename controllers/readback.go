@@ -100,12 +100,13 @@ func told(c *metav1.Condition) string {
 }
 
 // of returns status, reason and message of the Programmed condition for a policy on a listener, "" for the whole Gateway.
-// A policy that was in force stays so while Kuadrant works on somebody else's edit: until then the former rules hold.
-func (f inForce) of(section string, before []metav1.Condition) (metav1.ConditionStatus, string, string) {
+// A policy of this generation that was in force stays so while Kuadrant works on somebody else's edit: until then the former
+// rules hold, and what it grants is among them.
+func (f inForce) of(section string, generation int64, before []metav1.Condition) (metav1.ConditionStatus, string, string) {
 	o := f.worst(section)
 	if o.status != metav1.ConditionTrue && o.behind {
 		was := meta.FindStatusCondition(before, v1alpha1.PolicyConditionProgrammed)
-		if was != nil && was.Status == metav1.ConditionTrue {
+		if was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == generation {
 			return was.Status, was.Reason, was.Message
 		}
 	}

@@ -62,13 +62,19 @@ func TestReadBack(t *testing.T) {
 			}
 			var before []metav1.Condition
 			if test.was != "" {
-				before = []metav1.Condition{is(v1alpha1.PolicyConditionProgrammed, test.was, "was", "was")}
+				was := is(v1alpha1.PolicyConditionProgrammed, test.was, "was", "was")
+				was.ObservedGeneration = 3
+				before = []metav1.Condition{was}
 			}
 			force := readBack(&translation{kuadrant: kuadrant.Output{Objects: []*kuadrantv1.AuthPolicy{wanted}}}, live)
-			status, reason, message := force.of("", before)
+			status, reason, message := force.of("", 3, before)
 			require.Equal(t, test.status, status, message)
 			require.Equal(t, test.reason, reason, message)
 			require.Contains(t, message, test.message)
+			if test.live != nil && test.reason == "was" {
+				status, _, _ = force.of("", 4, before)
+				require.Equal(t, metav1.ConditionFalse, status, "the policy itself was edited")
+			}
 		})
 	}
 }
@@ -90,15 +96,15 @@ func TestReadBackOfListeners(t *testing.T) {
 	wanted := &translation{kuadrant: kuadrant.Output{Objects: []*kuadrantv1.AuthPolicy{beneath, section("a"), section("b")}}}
 
 	force := readBack(wanted, map[string]*AuthPolicy{"beneath": reported(2, accepted, overridden), "a": reported(2, accepted, good), "b": reported(2, accepted, good)})
-	status, _, message := force.of("", nil)
+	status, _, message := force.of("", 3, nil)
 	require.Equal(t, metav1.ConditionTrue, status)
 	require.Equal(t, "AuthPolicy a, b are enforced", message)
 
 	force = readBack(wanted, map[string]*AuthPolicy{"beneath": reported(2, accepted, overridden), "a": reported(2, accepted, good), "b": reported(2, accepted, overridden)})
-	_, reason, _ := force.of("", nil)
+	_, reason, _ := force.of("", 3, nil)
 	require.Equal(t, v1alpha1.PolicyReasonPartiallyOverridden, reason)
-	status, _, _ = force.of("a", nil)
+	status, _, _ = force.of("a", 3, nil)
 	require.Equal(t, metav1.ConditionTrue, status, "a policy for one listener does not care about another")
-	_, reason, _ = force.of("b", nil)
+	_, reason, _ = force.of("b", 3, nil)
 	require.Equal(t, v1alpha1.PolicyReasonOverridden, reason)
 }

@@ -41,7 +41,7 @@ func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation
 	for i := range w.policies {
 		of := entriesOf{policy: &w.policies[i]}
 		for _, v := range byPolicy[types.NamespacedName{Namespace: of.policy.Namespace, Name: of.policy.Name}] {
-			programmed := programmedCondition(v, w, force, failure, ownConditions(of.policy, gateway, v.Section))
+			programmed := programmedCondition(v, w, force, failure, of.policy)
 			tally.count(v, programmed)
 			of.entries = append(of.entries, v1alpha1.PolicyAncestorStatus{AncestorRef: ancestorRef(v), ControllerName: ControllerName,
 				Conditions: []metav1.Condition{acceptedCondition(v), programmed}})
@@ -92,7 +92,7 @@ func acceptedCondition(v translator.Verdict) metav1.Condition {
 
 // programmedCondition says whether what a policy grants is in force. Whatever the translation or the writing could not do
 // comes first: an object in force says nothing about what is not in it.
-func programmedCondition(v translator.Verdict, w *world, force inForce, failure error, before []metav1.Condition) metav1.Condition {
+func programmedCondition(v translator.Verdict, w *world, force inForce, failure error, policy *Policy) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.PolicyConditionProgrammed, Status: metav1.ConditionFalse, Reason: v.Programmed, Message: v.ProgrammedMessage}
 	switch {
 	case !v.Accepted:
@@ -104,7 +104,7 @@ func programmedCondition(v translator.Verdict, w *world, force inForce, failure 
 		c.Reason, c.Message = v1alpha1.PolicyReasonPending, fmt.Sprintf("the AuthPolicy could not be written, and is tried again: %s", shortenMessage(failure.Error()))
 	case v.Programmed != v1alpha1.PolicyReasonPending:
 	default:
-		c.Status, c.Reason, c.Message = force.of(v.Section, before)
+		c.Status, c.Reason, c.Message = force.of(v.Section, policy.Generation, ownConditions(policy, v.Gateway, v.Section))
 	}
 	return c
 }

@@ -78,7 +78,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
 	enforcers := &enforcers{client: mgr.GetClient(), cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway])}
 	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, schema: schema, written: written}
-	policies := &PolicyReconciler{classReader: classes, status: status, events: recorder}
+	policies := &PolicyReconciler{classReader: classes, status: status, events: recorder, schema: schema}
 	m := &mapper{client: mgr.GetClient(), enforcers: enforcers}
 
 	running, err := setupGateways(mgr, gateways, m)
