@@ -138,6 +138,10 @@ fuzz: ## Run each fuzz test for FUZZTIME (30s).
 bench: ## Run the benchmarks.
 	@hack/bench.sh
 
+.PHONY: bench-operator
+bench-operator: ## Run the benchmarks of the operator on a real API server.
+	@hack/e2e.sh bench
+
 .PHONY: lint
 lint: ## Run golangci-lint on every module with own code.
 	@lint="$$($(TOOL) golangci-lint)"; \

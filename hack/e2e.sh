@@ -4,6 +4,7 @@
 # starts at once.
 #
 #   hack/e2e.sh [REGEXP]     only the tests whose names match
+#   hack/e2e.sh bench        the benchmarks, and no test
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,6 +22,16 @@ for package in stack e2e; do
 	go test -c -o "bin/$package.test" "./test/$package"
 done
 export ACCESSPOLICY_COMPONENTS ACCESSPOLICY_MANAGER=$root/bin/manager
+
+if [ "${1:-}" = bench ]; then
+	cd test/e2e
+	for benchmark in OneEdit/100x ColdStart/1x; do
+		note "${benchmark%/*}"
+		"$root/hack/loopback" "$root/bin/e2e.test" -test.run '^$' -test.bench "^Benchmark${benchmark%/*}\$" \
+			-test.benchtime "${benchmark#*/}"
+	done
+	exit
+fi
 
 failed=()
 for package in stack e2e; do

@@ -23,6 +23,7 @@ type options struct {
 	leaseDuration           time.Duration
 	metricsAddress          string
 	healthAddress           string
+	pprofAddress            string
 	logLevel                string
 	logFormat               string
 	kubeQPS                 float32
@@ -40,6 +41,7 @@ func (o *options) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.leaseDuration, "leader-election-lease", 15*time.Second, "`DURATION` after which the lease of a leader that is gone can be taken")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`ADDRESS` of the Prometheus metrics, 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`ADDRESS` of /healthz and /readyz, 0 for none")
+	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "`ADDRESS` of Go's profiles, 0 for none; never one that others can reach")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "`FORMAT` of the log: json or text")
 	flags.Float32Var(&o.kubeQPS, "kube-api-qps", -1, "requests to the API server per second; -1 leaves the limit to the API server's priority and fairness (`NUMBER`)")

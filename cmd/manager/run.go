@@ -82,7 +82,7 @@ func (o *options) managerOptions() manager.Options {
 		// The process ends right after it has given the lease back, so nothing is written without it.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &o.leaseDuration, RenewDeadline: &renew, RetryPeriod: &retry,
-		Metrics: metricsserver.Options{BindAddress: o.metricsAddress}, HealthProbeBindAddress: o.healthAddress,
+		Metrics: metricsserver.Options{BindAddress: o.metricsAddress}, HealthProbeBindAddress: o.healthAddress, PprofBindAddress: o.pprofAddress,
 		GracefulShutdownTimeout: &grace,
 	}
 }
