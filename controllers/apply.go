@@ -89,10 +89,11 @@ func (r *GatewayReconciler) applyOne(ctx context.Context, live *AuthPolicy, want
 
 // Operations of a write, as the log and the metric name them.
 const (
-	operationCreate  = "create"
-	operationApply   = "apply"
-	operationReplace = "replace"
-	operationDelete  = "delete"
+	operationCreate   = "create"
+	operationTakeOver = "take-over"
+	operationApply    = "apply"
+	operationReplace  = "replace"
+	operationDelete   = "delete"
 )
 
 // write creates the object or applies it over the live one.

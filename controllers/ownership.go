@@ -106,7 +106,11 @@ func (r *GatewayReconciler) takeOver(ctx context.Context, live *AuthPolicy) erro
 	object.SetGroupVersionKind(authPolicyKind)
 	object.SetNamespace(live.Namespace)
 	object.SetName(live.Name)
-	return r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kuadrant.ManagedBy))
+	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kuadrant.ManagedBy))
+	if err == nil {
+		writes.WithLabelValues("AuthPolicy", operationTakeOver).Inc()
+	}
+	return err
 }
 
 func takenOver(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, bool, error) {

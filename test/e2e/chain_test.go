@@ -131,8 +131,9 @@ func editLeavesOthers(t *testing.T, c *chain, k *kube) {
 	after, err := k.read(t.Context(), "mine")
 	require.NoError(t, err)
 	require.Equal(t, before.ResourceVersion, after.ResourceVersion, "the status of a policy that nobody edited was written")
-	// The object, which is taken over from its creation first, and the status of the edited policy: Pending, and in force.
-	require.LessOrEqual(t, c.operator.writes(t)-written, 3.0)
+	// The object, which is taken over from its creation first, and the status of the edited policy: Pending, with up to two
+	// reasons one after the other, and in force.
+	require.LessOrEqual(t, c.operator.writes(t)-written, 5.0)
 }
 
 func policyMoves(t *testing.T, c *chain, k *kube) {

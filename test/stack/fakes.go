@@ -123,6 +123,37 @@ func (c *Cluster) fakeOnce(ctx context.Context) error {
 		}
 	}
 
+	return errors.Join(append(failures, c.unstick(ctx))...)
+}
+
+// unreported is how long an EnvoyPatchPolicy may be without a status.
+const unreported = 3 * time.Second
+
+// unstick deletes an EnvoyPatchPolicy without a status; kuadrant-operator makes it
+// again. Now and then (about one Gateway in ten) Envoy Gateway v1.9.1 writes the
+// status only when something else changes, and Kuadrant reports an AuthPolicy as
+// enforced only after that. Rules are in force by then all the same.
+func (c *Cluster) unstick(ctx context.Context) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "EnvoyPatchPolicy"})
+
+	if err := c.Client.List(ctx, list); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+
+		return fmt.Errorf("list EnvoyPatchPolicies: %w", err)
+	}
+
+	var failures []error
+
+	for i := range list.Items {
+		object := &list.Items[i]
+		if object.Object["status"] == nil && time.Since(object.GetCreationTimestamp().Time) > unreported {
+			failures = append(failures, client.IgnoreNotFound(c.Client.Delete(ctx, object)))
+		}
+	}
+
 	return errors.Join(failures...)
 }
 
