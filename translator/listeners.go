@@ -18,6 +18,8 @@ type planSet struct {
 	listeners []plan.Plan
 	// baseline is for listeners that are not there yet; nil where no policy targets the whole Gateway.
 	baseline *plan.Plan
+	// wide is what policies for the whole Gateway say of a listener, whatever its port.
+	wide     plan.Plan
 	findings []plan.Finding
 }
 
@@ -57,9 +59,18 @@ func planListeners(gw *gwv1.Gateway, attached []attachment, profile plan.Profile
 		// What is granted on a listener that nobody has seen yet is decided when it is seen: no rules.
 		set.baseline = &plan.Plan{Gateway: name, Profile: profile}
 	}
+	set.wide = plan.Plan{Gateway: name, Profile: profile, Open: !wide}
+	for _, a := range attached {
+		if a.section == "" {
+			a.contribute(&set.wide, noPort)
+		}
+	}
 	set.findings = append(portFindings(gw, attached), listenerFindings(gw, set.listeners, attached)...)
 	return set
 }
+
+// noPort is the port of no listener: what holds there holds on every port.
+const noPort = -1
 
 // contribute adds what a policy says to the plan of a listener on a port.
 func (a attachment) contribute(p *plan.Plan, port int32) {
@@ -82,9 +93,9 @@ func (a attachment) contribute(p *plan.Plan, port int32) {
 	}
 }
 
-// collapsed gives one plan for the Gateway when all listeners have the same, else all of them and the baseline.
+// collapsed gives one plan for the Gateway when every listener there could be has the same, else all of them and the baseline.
 func (s planSet) collapsed() []plan.Plan {
-	if len(s.listeners) > 0 && s.baseline != nil && !slices.ContainsFunc(s.listeners[1:], func(p plan.Plan) bool { return !plan.Same(&p, &s.listeners[0]) }) {
+	if len(s.listeners) > 0 && s.baseline != nil && !slices.ContainsFunc(s.listeners, func(p plan.Plan) bool { return !plan.Same(&p, &s.wide) }) {
 		whole := s.listeners[0]
 		whole.Listener, whole.Host = "", ""
 		return []plan.Plan{whole}

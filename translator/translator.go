@@ -255,7 +255,7 @@ func translateGateway(gw *gwv1.Gateway, attached []attachment, in Input, opts Op
 	markMissing(gw, attached)
 	set := planListeners(gw, attached, opts.Profile)
 	out.Findings = append(out.Findings, set.findings...)
-	emitted, err := kuadrant.Emit(kuadrant.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Existing: in.AuthPolicies, Routes: in.Routes}, opts.Kuadrant)
+	emitted, err := kuadrant.Emit(kuadrant.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Wide: set.wide, Existing: in.AuthPolicies, Routes: in.Routes}, opts.Kuadrant)
 	if err != nil {
 		return err
 	}

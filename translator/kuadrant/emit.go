@@ -22,6 +22,8 @@ type Input struct {
 	Listeners []plan.Plan
 	// Baseline is the plan for listeners that are not there yet; nil when they stay open.
 	Baseline *plan.Plan
+	// Wide is what the policies for the whole Gateway say of any listener, also of one that nobody has seen yet.
+	Wide plan.Plan
 	// Existing are the AuthPolicies that are there, ours and others.
 	Existing []kuadrantv1.AuthPolicy
 	// Routes are the HTTPRoutes that may be attached to the Gateway.
@@ -52,7 +54,9 @@ type emission struct {
 func Emit(in Input, opts Options) (*Output, error) {
 	e := emission{Input: in, opts: opts, gateway: types.NamespacedName{Namespace: in.Gateway.Namespace, Name: in.Gateway.Name}}
 	expressed := e.byHostClass()
-	whole := in.Baseline != nil && (len(expressed) == 0 || allSame(expressed))
+	// One object for the Gateway holds on a listener from the moment it is added, so it may grant no more than is granted on
+	// any listener.
+	whole := in.Baseline != nil && (len(expressed) == 0 || allSame(expressed) && plan.Same(&in.Wide, &expressed[0]))
 	e.displacedRoutes(in.Baseline != nil && !whole)
 	e.identityFindings(expressed)
 	if whole {

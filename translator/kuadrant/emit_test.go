@@ -38,7 +38,7 @@ func emitWith(t *testing.T, gw *gwv1.Gateway, existing ...kuadrantv1.AuthPolicy)
 	profile, _ := plan.ProfileNamed(plan.ProfileMCPGateway)
 	p := plan.Plan{Profile: profile, Rules: []plan.Rule{{Source: plan.Source{Any: true}}}}
 	p.Listener = "http"
-	out, err := Emit(Input{Gateway: gw, Listeners: []plan.Plan{p}, Baseline: &plan.Plan{Profile: profile}, Existing: existing}, Options{Audiences: []string{"a"}})
+	out, err := Emit(Input{Gateway: gw, Listeners: []plan.Plan{p}, Baseline: &plan.Plan{Profile: profile}, Wide: p, Existing: existing}, Options{Audiences: []string{"a"}})
 	require.NoError(t, err)
 	return out
 }
