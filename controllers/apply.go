@@ -16,24 +16,32 @@ import (
 	"accesspolicy-operator/translator/kuadrant"
 )
 
-// apply makes our AuthPolicies of a Gateway what they should be and returns them as they are now, by name. On an error the
-// steps that are left are not taken: each of them may only follow the ones before it.
+// apply makes our AuthPolicies of a Gateway what they should be and returns them as they are now, by name.
 //
 // The order never opens the Gateway. Rules for listeners are written before the Gateway's own object, which, as overrides,
 // is stronger than they are, becomes the weaker default; and what is not wanted any more is deleted when everything that is
-// wanted is there. kuadrant-operator reads all AuthPolicies through one watch, so it sees them in this order as well.
+// wanted is there. kuadrant-operator reads all AuthPolicies through one watch, so it sees them in this order as well. After
+// an error neither of these steps is taken, but what is granted on one listener does not wait for another.
 func (r *GatewayReconciler) apply(ctx context.Context, w *world, wanted []*kuadrantv1.AuthPolicy) (map[string]*AuthPolicy, error) {
 	have := r.ours(w)
 	if !w.kuadrant {
 		return have, nil
 	}
 	verified := sync.OnceValue(func() error { return r.schema.verify(ctx) })
+	var errs []error
 	for _, object := range inOrder(wanted) {
+		if object.Spec.Defaults != nil && len(errs) > 0 {
+			continue
+		}
 		live, err := r.applyOne(ctx, have[object.Name], object, verified)
 		if err != nil {
-			return have, fmt.Errorf("write AuthPolicy %s: %w", object.Name, err)
+			errs = append(errs, fmt.Errorf("write AuthPolicy %s: %w", object.Name, err))
+			continue
 		}
 		have[object.Name] = live
+	}
+	if len(errs) > 0 {
+		return have, errors.Join(errs...)
 	}
 	for name, live := range have {
 		if slices.ContainsFunc(wanted, func(ap *kuadrantv1.AuthPolicy) bool { return ap.Name == name }) {
@@ -141,8 +149,14 @@ func (r *GatewayReconciler) replace(ctx context.Context, live *AuthPolicy, conte
 		labels[name] = value
 	}
 	current.SetLabels(labels)
-	err := r.client.Update(ctx, current, client.FieldOwner(kuadrant.ManagedBy))
-	return r.wrote(current, operationReplace, err)
+	if err := r.client.Update(ctx, current, client.FieldOwner(kuadrant.ManagedBy)); err != nil {
+		return nil, "", absent(err)
+	}
+	// Where nothing was recorded as anybody's, an update records nothing either; an apply does.
+	applied := content.DeepCopy()
+	applied.SetUID(live.UID)
+	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(kuadrant.ManagedBy), client.ForceOwnership)
+	return r.wrote(applied, operationReplace, err)
 }
 
 // wrote remembers what a write returned until the cache has it.

@@ -109,7 +109,8 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 	}
 	if slices.ContainsFunc(a.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == kuadrant.ManagedBy }) ||
 		a.Labels[labelManagedBy] == kuadrant.ManagedBy {
-		return kjson.UnmarshalCaseSensitivePreserveInts(live.Spec, &a.Live)
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(live.Spec, &a.Live)
+		return nil
 	}
 	for i := range a.ManagedFields {
 		a.ManagedFields[i].FieldsV1 = nil

@@ -1,12 +1,16 @@
 package controllers
 
 import (
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"accesspolicy-operator/api/v1alpha1"
+	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/plan"
 )
 
@@ -47,12 +51,15 @@ func (k *knownFindings) forget(gateway types.NamespacedName) {
 // announce sends an event for every warning that is new, on the policy that it is about or else on the Gateway. A Gateway that
 // this process sees for the first time is quiet where no status has changed: after a restart nothing is new.
 //
-// Errors among the findings are in the conditions of the policies and announced with them.
-func (r *GatewayReconciler) announce(w *world, t *translation, changed bool) {
+// Errors among the findings are in the conditions of the accepted policies and announced with them; where there is none, as
+// on a Gateway that denies by default and has no policy, they are announced here.
+func (r *GatewayReconciler) announce(w *world, t *translation, problems []plan.Finding, changed bool) {
 	gateway := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
-	fresh, known := r.known.renew(gateway, t.findings)
+	fresh, known := r.known.renew(gateway, append(slices.Clone(t.findings), problems...))
+	news := known || changed || w.gateway.CreationTimestamp.After(r.started)
 	for _, f := range fresh {
-		if f.Severity != plan.Warning || !known && !changed {
+		told := f.Severity == plan.Error && slices.ContainsFunc(t.verdicts, func(v translator.Verdict) bool { return v.Accepted })
+		if !news || told || f.Severity == plan.Note {
 			continue
 		}
 		var about runtime.Object = &w.gateway
@@ -67,6 +74,28 @@ func (r *GatewayReconciler) announce(w *world, t *translation, changed bool) {
 		}
 		r.events.Eventf(about, nil, corev1.EventTypeWarning, f.Reason, "Translate", "%s", eventNote(gateway, "", text))
 	}
+}
+
+// problems are what keeps the objects of a Gateway as a whole from being in force. Accepted policies say so as well; a
+// Gateway that denies by default may have none.
+func problems(w *world, t *translation, force inForce, failure error) []plan.Finding {
+	var out []plan.Finding
+	add := func(severity plan.Severity, reason, message string) {
+		out = append(out, plan.Finding{Severity: severity, Reason: reason, Message: message, Gateway: types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}})
+	}
+	switch worst := force.worst(""); {
+	case len(t.verdicts) == 0 && len(t.kuadrant.Objects) == 0:
+	case !w.kuadrant:
+		add(plan.Error, v1alpha1.PolicyReasonNoEnforcer, noEnforcer)
+	case failure != nil:
+		add(plan.Warning, "WriteFailed", shortenMessage(failure.Error()))
+	case worst.status != metav1.ConditionTrue && worst.reason != v1alpha1.PolicyReasonPending:
+		add(plan.Error, worst.reason, worst.message)
+	}
+	if w.misconfigured != "" {
+		add(plan.Error, v1alpha1.PolicyReasonInvalidAnnotation, w.misconfigured)
+	}
+	return out
 }
 
 // forget drops what is remembered of a Gateway that is not looked after any more.

@@ -19,6 +19,8 @@ type GatewayReconciler struct {
 	schema    *schemaGuard
 	written   *written
 	known     knownFindings
+	// started is when the process began: a Gateway that is younger has nothing that was announced before.
+	started time.Time
 }
 
 // Reconcile works on one Gateway: gather, translate, apply, report.

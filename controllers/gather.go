@@ -29,7 +29,8 @@ type world struct {
 }
 
 // gather reads what concerns a Gateway. It returns nil where there is nothing to do: what is installed is not followed yet,
-// the cache is not to be believed any more, or the Gateway is gone, is being deleted, or is not looked after.
+// the cache is not to be believed any more, or the Gateway is gone or not looked after. One that is being
+// deleted serves until it is gone.
 func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedName) (*world, error) {
 	if settled, err := r.enforcers.settled(ctx); err != nil || !settled || r.schema.stale() {
 		return nil, err
@@ -40,7 +41,7 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		return nil, client.IgnoreNotFound(err)
 	}
 	managed, err := r.managed(ctx, &w.gateway)
-	if err != nil || !managed || !w.gateway.DeletionTimestamp.IsZero() {
+	if err != nil || !managed {
 		r.forget(name)
 		return nil, err
 	}
@@ -119,12 +120,16 @@ func (r *GatewayReconciler) gatherAuthPolicies(ctx context.Context, w *world) er
 // ours returns our AuthPolicies of the Gateway by name, as they were last seen: what a write of ours returned, where the
 // cache has not caught up with it.
 func (r *GatewayReconciler) ours(w *world) map[string]*AuthPolicy {
-	out := map[string]*AuthPolicy{}
+	out, seen := map[string]*AuthPolicy{}, map[types.UID]bool{}
 	for i := range w.authPolicies {
 		ap := &w.authPolicies[i]
+		seen[ap.UID] = true
 		if kuadrant.Ours(&w.gateway, &ap.AuthPolicy) {
 			out[ap.Name] = r.written.newer(ap)
 		}
+	}
+	for _, ap := range r.written.unseen(w.gateway.UID, seen) {
+		out[ap.Name] = ap
 	}
 	return out
 }

@@ -22,6 +22,7 @@ var (
 	refusedGauge  = gauge("accesspolicy_refused_policies", "Policies that were not accepted, by the reason of the condition Accepted.", reasonLabels...)
 	pendingGauge  = gauge("accesspolicy_unprogrammed_policies", "Accepted policies that are not in force, by the reason of the condition Programmed.", reasonLabels...)
 	findingsGauge = gauge("accesspolicy_findings", "Findings of the translation, by reason.", reasonLabels...)
+	inForceGauge  = gauge("accesspolicy_in_force", "1 where everything that was generated for a Gateway is reported in force, 0 where it is not.", gatewayLabels...)
 	bytesGauge    = gauge("accesspolicy_authpolicy_size_bytes", "Size of the largest AuthPolicy of a Gateway, as JSON.", gatewayLabels...)
 	limitGauge    = gauge("accesspolicy_authpolicy_size_limit_bytes", "Size past which an AuthPolicy is not written and the Gateway is closed.")
 
@@ -41,7 +42,7 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 
 // Collectors returns the operator's own metrics.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{policiesGauge, rulesGauge, refusedGauge, pendingGauge, findingsGauge, bytesGauge, limitGauge, unplacedTargets,
+	return []prometheus.Collector{policiesGauge, rulesGauge, refusedGauge, pendingGauge, findingsGauge, inForceGauge, bytesGauge, limitGauge, unplacedTargets,
 		translateSeconds, applySeconds, writes}
 }
 
@@ -52,7 +53,9 @@ func init() {
 
 // tally counts what became of the policies of one Gateway.
 type tally struct {
-	policies, rules, bytes     int
+	policies, rules, bytes int
+	// inForce is set where every object is reported in force.
+	inForce                    bool
 	refused, pending, findings map[string]int
 }
 
@@ -89,6 +92,11 @@ func (g *gatewayGauges) set(gateway types.NamespacedName, t *tally) {
 	policiesGauge.WithLabelValues(labels...).Set(float64(t.policies))
 	rulesGauge.WithLabelValues(labels...).Set(float64(t.rules))
 	bytesGauge.WithLabelValues(labels...).Set(float64(t.bytes))
+	inForce := 0.0
+	if t.inForce {
+		inForce = 1
+	}
+	inForceGauge.WithLabelValues(labels...).Set(inForce)
 	for vec, counts := range map[*prometheus.GaugeVec]map[string]int{refusedGauge: t.refused, pendingGauge: t.pending, findingsGauge: t.findings} {
 		vec.DeletePartialMatch(prometheus.Labels{"namespace": gateway.Namespace, "gateway": gateway.Name})
 		for reason, n := range counts {
@@ -100,7 +108,7 @@ func (g *gatewayGauges) set(gateway types.NamespacedName, t *tally) {
 func (g *gatewayGauges) forget(gateway types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, vec := range []*prometheus.GaugeVec{policiesGauge, rulesGauge, bytesGauge, refusedGauge, pendingGauge, findingsGauge} {
+	for _, vec := range []*prometheus.GaugeVec{policiesGauge, rulesGauge, inForceGauge, bytesGauge, refusedGauge, pendingGauge, findingsGauge} {
 		vec.DeletePartialMatch(prometheus.Labels{"namespace": gateway.Namespace, "gateway": gateway.Name})
 	}
 }

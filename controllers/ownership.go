@@ -17,11 +17,63 @@ import (
 	"accesspolicy-operator/translator/kuadrant"
 )
 
-// asWanted reports whether a live object is what we would write: it has every field that we want, and nobody but us owns a
-// field of its spec. What else is in the spec are then defaults of the CRD, which nobody owns and which differ between
-// versions of Kuadrant.
+// asWanted reports whether a live object is what we would write: it has every field that we want, nobody but us owns a field
+// of its spec, and we own none that we do not want, such as one that we wanted before, or one that somebody wrote in our
+// name. What else is in the spec are then defaults of the CRD.
 func asWanted(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
-	return contains(live.Live, wanted.Object["spec"]) && hasLabels(live, wanted) && ownsSpec(live.ManagedFields) && !slices.ContainsFunc(live.ManagedFields, intruder)
+	return contains(live.Live, wanted.Object["spec"]) && hasLabels(live, wanted) && ownsSpec(live.ManagedFields) &&
+		!slices.ContainsFunc(live.ManagedFields, intruder) && len(unwanted(live, wanted)) == 0
+}
+
+// unwanted returns the paths that are in the live spec and not in ours, and that an entry of ours owns.
+func unwanted(live *AuthPolicy, wanted *unstructured.Unstructured) []string {
+	more := extra(specPrefix, live.Live, wanted.Object["spec"])
+	if len(more) == 0 {
+		return nil
+	}
+	owned := &fieldpath.Set{}
+	for _, entry := range live.ManagedFields {
+		if set := (&fieldpath.Set{}); entry.Manager == kuadrant.ManagedBy && mentionsSpec(entry) && set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
+			owned = owned.Union(set)
+		}
+	}
+	var out []string
+	for _, path := range more {
+		if within := owned.WithPrefix(path[0]); owned.Has(path) || !subset(within, path[1:]).Empty() {
+			out = append(out, path.String())
+		}
+	}
+	return out
+}
+
+func subset(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
+	for _, element := range path {
+		set = set.WithPrefix(element)
+	}
+	return set
+}
+
+// extra returns the paths of what live has and wanted does not. What the CRD of Kuadrant v1.5.2 sets by itself does not
+// count: a create makes its defaults ours.
+func extra(path fieldpath.Path, live, wanted any) []fieldpath.Path {
+	have, isMap := live.(map[string]any)
+	want, wantMap := wanted.(map[string]any)
+	if !isMap || !wantMap {
+		return nil
+	}
+	var out []fieldpath.Path
+	for key, value := range have {
+		at := append(path.Copy(), fieldpath.PathElement{FieldName: &key})
+		field, there := want[key]
+		switch {
+		case there:
+			out = append(out, extra(at, value, field)...)
+		case key == "metrics" && value == false, key == "priority" && value == int64(0): // defaults
+		default:
+			out = append(out, at)
+		}
+	}
+	return out
 }
 
 func hasLabels(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
@@ -33,7 +85,7 @@ func hasLabels(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
 	return true
 }
 
-// contains reports whether everything in wanted is in live as well; lists have to be equal in length.
+// contains reports whether everything in wanted is in live as well; lists have to be equal.
 func contains(live, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:
@@ -49,7 +101,7 @@ func contains(live, wanted any) bool {
 		return true
 	case []any:
 		list, ok := live.([]any)
-		return ok && slices.EqualFunc(list, wanted, contains)
+		return ok && slices.EqualFunc(list, wanted, func(a, b any) bool { return contains(a, b) && contains(b, a) })
 	}
 	return sameScalar(live, wanted)
 }
@@ -189,6 +241,7 @@ func differences(live *AuthPolicy, wanted *unstructured.Unstructured) []string {
 			out = append(out, "fields of "+entry.Manager)
 		}
 	}
+	out = append(out, unwanted(live, wanted)...)
 	return append(out, differing("spec", live.Live, wanted.Object["spec"], 5)...)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"accesspolicy-operator/translator/kuadrant"
 )
@@ -53,7 +54,8 @@ func TestContains(t *testing.T) {
 		holds  bool
 	}{
 		"the-same":             {live, true},
-		"less":                 {map[string]any{"b": []any{map[string]any{"c": "x"}}}, true},
+		"less":                 {map[string]any{"a": int64(1)}, true},
+		"less-in-a-list":       {map[string]any{"b": []any{map[string]any{"c": "x"}}}, false},
 		"a-number-as-a-float":  {map[string]any{"a": 1.0}, true},
 		"another-number":       {map[string]any{"a": 2.0}, false},
 		"a-field-is-missing":   {map[string]any{"d": nil}, false},
@@ -62,5 +64,37 @@ func TestContains(t *testing.T) {
 		"another-kind":         {map[string]any{"a": "1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, test.holds, contains(live, test.wanted)) })
+	}
+}
+
+// TestAsWanted: a field that nobody owns is a default of the CRD; one that an entry of ours owns is one that we wrote, or
+// that somebody wrote in our name.
+func TestAsWanted(t *testing.T) {
+	spec := func(more map[string]any) map[string]any {
+		rule := map[string]any{"patterns": []any{}, "metrics": false, "priority": int64(0)}
+		out := map[string]any{"overrides": map[string]any{"rules": map[string]any{"a": rule}}}
+		for key, value := range more {
+			out["overrides"].(map[string]any)[key] = value
+		}
+		return out
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"overrides": map[string]any{"rules": map[string]any{"a": map[string]any{"patterns": []any{}}}}}}}
+	const rules = `{"f:spec":{"f:overrides":{"f:rules":{"f:a":{"f:patterns":{}}}}}}`
+	for name, test := range map[string]struct {
+		live  map[string]any
+		owned string
+		holds bool
+	}{
+		"defaults":                {spec(nil), rules, true},
+		"a-default-of-a-newer":    {spec(map[string]any{"newer": true}), rules, true},
+		"written-in-our-name":     {spec(map[string]any{"when": []any{"false"}}), `{"f:spec":{"f:overrides":{"f:when":{},"f:rules":{}}}}`, false},
+		"wanted-before":           {spec(map[string]any{"old": map[string]any{"x": "y"}}), `{"f:spec":{"f:overrides":{"f:old":{"f:x":{}},"f:rules":{}}}}`, false},
+		"what-we-want-is-missing": {map[string]any{}, rules, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := &AuthPolicy{Live: test.live}
+			live.ManagedFields = []metav1.ManagedFieldsEntry{owned(kuadrant.ManagedBy, metav1.ManagedFieldsOperationApply, "", test.owned)}
+			require.Equal(t, test.holds, asWanted(live, wanted))
+		})
 	}
 }

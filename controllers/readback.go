@@ -105,12 +105,20 @@ func told(c *metav1.Condition) string {
 func (f inForce) of(section string, generation int64, before []metav1.Condition) (metav1.ConditionStatus, string, string) {
 	o := f.worst(section)
 	if o.status != metav1.ConditionTrue && o.behind {
-		was := meta.FindStatusCondition(before, v1alpha1.PolicyConditionProgrammed)
-		if was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == generation {
+		if was := inForceBefore(generation, before); was != nil {
 			return was.Status, was.Reason, was.Message
 		}
 	}
 	return o.status, o.reason, o.message
+}
+
+// inForceBefore returns the condition by which a policy of this generation was in force, nil if it was not.
+func inForceBefore(generation int64, before []metav1.Condition) *metav1.Condition {
+	was := meta.FindStatusCondition(before, v1alpha1.PolicyConditionProgrammed)
+	if was == nil || was.Status != metav1.ConditionTrue || was.ObservedGeneration != generation {
+		return nil
+	}
+	return was
 }
 
 // worst returns the object that is least in force of those that a policy is in.

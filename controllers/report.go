@@ -50,8 +50,9 @@ func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation
 			due = append(due, of)
 		}
 	}
+	tally.inForce = w.kuadrant && failure == nil && force.worst("").status == metav1.ConditionTrue
 	gauges.set(gateway, tally)
-	r.announce(w, t, len(due) > 0)
+	r.announce(w, t, problems(w, t, force, failure), len(due) > 0)
 	now := due[:min(len(due), maxStatusWrites)]
 	return len(now) < len(due), r.status.setAll(ctx, gateway, now)
 }
@@ -83,7 +84,7 @@ func ancestorRef(v translator.Verdict) gwv1.ParentReference {
 }
 
 func acceptedCondition(v translator.Verdict) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.PolicyConditionAccepted, Status: metav1.ConditionFalse, Reason: v.Reason, Message: v.Message}
+	c := metav1.Condition{Type: v1alpha1.PolicyConditionAccepted, Status: metav1.ConditionFalse, Reason: v.Reason, Message: shortenMessage(v.Message)}
 	if v.Accepted {
 		c.Status = metav1.ConditionTrue
 	}
@@ -97,21 +98,27 @@ func programmedCondition(v translator.Verdict, w *world, force inForce, failure 
 	switch {
 	case !v.Accepted:
 	case !w.kuadrant:
-		c.Reason, c.Message = v1alpha1.PolicyReasonNoEnforcer, "Kuadrant's AuthPolicy is not installed, so nothing enforces policies on this Gateway; install Kuadrant"
+		c.Reason, c.Message = v1alpha1.PolicyReasonNoEnforcer, noEnforcer
 	case w.misconfigured != "":
 		c.Reason, c.Message = v1alpha1.PolicyReasonInvalidAnnotation, w.misconfigured
 	case failure != nil:
-		c.Reason, c.Message = v1alpha1.PolicyReasonPending, fmt.Sprintf("the AuthPolicy could not be written, and is tried again: %s", shortenMessage(failure.Error()))
+		c.Reason, c.Message = v1alpha1.PolicyReasonPending, fmt.Sprintf("the AuthPolicy could not be written, and is tried again: %s", failure)
+		if was := inForceBefore(policy.Generation, ownConditions(policy, v.Gateway, v.Section)); was != nil {
+			c.Status, c.Reason, c.Message = was.Status, was.Reason, was.Message // the former rules hold, and they have its own
+		}
 	case v.Programmed != v1alpha1.PolicyReasonPending:
 	default:
 		c.Status, c.Reason, c.Message = force.of(v.Section, policy.Generation, ownConditions(policy, v.Gateway, v.Section))
 	}
+	c.Message = shortenMessage(c.Message)
 	return c
 }
 
+const noEnforcer = "Kuadrant's AuthPolicy is not installed, so nothing enforces policies on this Gateway; install Kuadrant"
+
 // shortenMessage keeps a message within what a condition may hold.
 func shortenMessage(s string) string {
-	const limit = 1000
+	const limit = 4000 // 32,768 bytes fit
 	if runes := []rune(s); len(runes) > limit {
 		return string(runes[:limit]) + "…"
 	}

@@ -26,7 +26,9 @@ import (
 func CacheOptions() cache.Options {
 	shared := true // thousands of policies are listed, and nothing that is read is changed
 	return cache.Options{
-		DefaultTransform:             slim,
+		DefaultTransform: slim,
+		// A read of what is not followed any more would wait for ever.
+		ReaderFailOnMissingInformer:  true,
 		DefaultUnsafeDisableDeepCopy: &shared,
 		ByObject:                     map[client.Object]cache.ByObject{crdMetadata(): {Field: fields.OneTermEqualSelector("metadata.name", kuadrantCRD)}},
 	}
@@ -72,12 +74,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
+	for _, kind := range []client.Object{crdMetadata(), &gwv1.GatewayClass{}} { // read before anybody watches them
+		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("follow %T: %w", kind, err)
+		}
+	}
 	recorder := mgr.GetEventRecorder("accesspolicy-operator")
 	written := newWritten()
 	classes := &classReader{client: mgr.GetClient(), controllers: config.GatewayControllers}
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
 	enforcers := &enforcers{client: mgr.GetClient(), cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway])}
-	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, schema: schema, written: written}
+	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, schema: schema, written: written, started: time.Now()}
 	policies := &PolicyReconciler{classReader: classes, status: status, events: recorder, schema: schema}
 	m := &mapper{client: mgr.GetClient(), enforcers: enforcers}
 

@@ -63,7 +63,9 @@ func (s *statusWriter) set(ctx context.Context, policy *Policy, gateway types.Na
 			current = nil // what the cache has is behind
 			return err
 		}
-		s.written.rememberStatus(target.UID, target.ResourceVersion)
+		if len(entries) > 0 { // a removal may cross with a Gateway that is looked after again, which has to see it
+			s.written.rememberStatus(target.UID, target.ResourceVersion)
+		}
 		writes.WithLabelValues("XAccessPolicy/status", "patch").Inc()
 		s.announce(ctx, before, target, gateway)
 		return nil

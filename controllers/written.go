@@ -1,7 +1,10 @@
 package controllers
 
 import (
+	"slices"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -45,6 +48,19 @@ func (w *written) newer(cached *AuthPolicy) *AuthPolicy {
 	}
 	delete(w.objects, cached.UID)
 	return cached
+}
+
+// unseen returns the objects of a Gateway that we wrote and that the cache does not have yet.
+func (w *written) unseen(gateway types.UID, seen map[types.UID]bool) []*AuthPolicy {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*AuthPolicy
+	for uid, ap := range w.objects {
+		if !seen[uid] && slices.ContainsFunc(ap.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == gateway }) {
+			out = append(out, ap)
+		}
+	}
+	return out
 }
 
 // isOurWrite reports whether an object that has reached the cache is as our last write left it. There is nothing to

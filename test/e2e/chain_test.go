@@ -189,6 +189,10 @@ func driftIsUndone(t *testing.T, c *chain, k *kube) {
 		{"a-rule-is-changed", merge(`{"spec":{"overrides":{"rules":{"authorization":{"fail-close":{"patternMatching":{"patterns":[{"predicate":"true"}]}}}}}}}`)},
 		{"another-identity-is-added", merge(`{"spec":{"overrides":{"rules":{"authentication":{"anyone":{"anonymous":{}}}}}}}`)},
 		{"a-condition-switches-it-off", merge(`{"spec":{"overrides":{"when":[{"predicate":"false"}]}}}`)},
+		{"a-condition-in-our-name-switches-it-off", func(t *testing.T) error {
+			return k.Client.Patch(t.Context(), authPolicy(k.namespace, "prod-auth"),
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"overrides":{"when":[{"predicate":"false"}]}}}`)), client.FieldOwner(kuadrant.ManagedBy))
+		}},
 		{"overrides-become-defaults", func(t *testing.T) error {
 			live := k.get(t, "prod-auth")
 			spec := live.Object["spec"].(map[string]any)

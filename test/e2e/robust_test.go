@@ -20,6 +20,7 @@ import (
 
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/test/stack"
+	"accesspolicy-operator/translator/kuadrant"
 )
 
 // The tests here stop, kill and restart things, or change what is installed, so each has a cluster of its own. Nothing
@@ -132,6 +133,10 @@ func TestKuadrantComesAndGoes(t *testing.T) {
 func TestAThousandEditsInARow(t *testing.T) {
 	c := startCluster(t, stack.CRDsKuadrant)
 	k := inNamespace(t, c, "edits")
+	// Somebody's object without a spec, which looks like ours: the CRD lets it pass, and it must not keep others from being read.
+	odd := stack.Object("kuadrant.io/v1", "AuthPolicy", "edits", "odd", nil)
+	odd.SetLabels(map[string]string{"app.kubernetes.io/managed-by": kuadrant.ManagedBy})
+	require.NoError(t, k.Client.Create(t.Context(), odd))
 	o := startOperator(t, c)
 	k.Apply(t, stack.Gateway("edits", "prod", "a.example.test"))
 	const edits = 1000

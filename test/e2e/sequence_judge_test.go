@@ -219,7 +219,7 @@ func permits(d decision, code int) bool {
 // explain tells what each candidate says of a request.
 func (h *history) explain(o observation) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s was answered with %d, sent %s, answered %s; no candidate allows it:\n", o.probe.name, o.code, clock(o.sent), clock(o.answered))
+	fmt.Fprintf(&out, "%s was answered with %d, sent %s, answered %s; what was current at some moment says:\n", o.probe.name, o.code, clock(o.sent), clock(o.answered))
 	list := h.candidates(o.sent, o.answered)
 	for i := range list {
 		d, err := h.decide(&list[i], &list[i], o.probe)

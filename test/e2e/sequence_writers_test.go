@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -224,7 +225,11 @@ func (w *writer) write(ctx context.Context, build func(configuration) (string, *
 		return nil
 	}
 	policy := manifest.DecodePolicy(raw)
-	w.history.record(fmt.Sprintf("%s: %s %s", what, object.GetName(), raw[strings.Index(string(raw), `"spec"`):]), sent, object.GetName(), &policy, nil)
+	text, err := json.Marshal(object.Object["spec"])
+	if err != nil {
+		return err
+	}
+	w.history.record(fmt.Sprintf("%s: %s %s", what, object.GetName(), text), sent, object.GetName(), &policy, nil)
 	return nil
 }
 

@@ -94,12 +94,12 @@ func (e *emission) emit(p *plan.Plan, defaults bool) error {
 	if displaced := e.wouldDisplace(p.Listener, defaults); len(displaced) > 0 {
 		e.finding(p.Listener, v1alpha1.PolicyReasonWouldDisplace, fmt.Sprintf(
 			"AuthPolicy %s is there for the same target and would be displaced, so only the denial was generated; delete it, or annotate the Gateway with %s: \"true\"",
-			strings.Join(displaced, ", "), AnnotationReplace))
+			some(displaced), AnnotationReplace))
 		expressed.Rules = nil
 	}
 	if winners := e.overriding(p.Listener); len(winners) > 0 {
 		e.finding(p.Listener, v1alpha1.PolicyReasonOverridden, fmt.Sprintf(
-			"AuthPolicy %s has overrides for the same target and is older, so it stays in force and ours has no effect; delete it", strings.Join(winners, ", ")))
+			"AuthPolicy %s has overrides for the same target and is older, so it stays in force and ours has no effect; delete it", some(winners)))
 	}
 	rules, dropped, err := e.fitting(&expressed)
 	if err != nil {
@@ -212,17 +212,37 @@ func (e *emission) wouldDisplace(listener string, defaults bool) []string {
 	})
 }
 
-// overriding names the AuthPolicies that stay in force whatever we write: overrides on the same target, or on the Gateway
-// above a listener. Of two overrides the older one wins (kuadrant-operator v1.5.2), and theirs is there already.
+// overriding names the AuthPolicies that stay in force whatever we write: overrides on the Gateway above a listener, and older
+// ones on the same target (kuadrant-operator v1.5.2: the less specific of two overrides wins, then the older).
 func (e *emission) overriding(listener string) []string {
-	oursSince := slices.IndexFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool { return Ours(e.Gateway, &ap) })
-	return e.others(func(ap *kuadrantv1.AuthPolicy) bool {
-		section := ap.Spec.TargetRef.SectionName
-		if ap.Spec.Overrides == nil || section != nil && string(*section) != listener {
-			return false
-		}
-		return oursSince < 0 || !e.Existing[oursSince].CreationTimestamp.Before(&ap.CreationTimestamp)
+	ours := slices.IndexFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
+		return Ours(e.Gateway, &ap) && sectionOf(&ap) == listener
 	})
+	return e.others(func(ap *kuadrantv1.AuthPolicy) bool {
+		switch section := sectionOf(ap); {
+		case ap.Spec.Overrides == nil || section != "" && section != listener:
+			return false
+		case section != listener || ours < 0:
+			return true
+		}
+		return !e.Existing[ours].CreationTimestamp.Before(&ap.CreationTimestamp)
+	})
+}
+
+func sectionOf(ap *kuadrantv1.AuthPolicy) string {
+	if ap.Spec.TargetRef.SectionName == nil {
+		return ""
+	}
+	return string(*ap.Spec.TargetRef.SectionName)
+}
+
+// some lists a few names and says how many more there are.
+func some(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
 // others names the AuthPolicies of other people on this Gateway that satisfy a condition.
@@ -391,7 +411,7 @@ func (e *emission) notEverywhere(rule plan.Origin, missing []string) {
 	e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Error, Enforcer: Enforcer, Gateway: e.gateway, Origin: rule, Listeners: missing,
 		Reason: v1alpha1.PolicyReasonPartiallyProgrammed, Message: fmt.Sprintf(
 			"rule %s does not hold on listener %s, whose host names overlap, and Kuadrant cannot tell the listeners apart: the rule grants nothing. Give the listeners distinct host names, or let the rule hold on all of them",
-			rule.Rule, strings.Join(missing, ", "))})
+			rule.Rule, some(missing))})
 }
 
 // hostClasses groups the listeners (by index into Listeners) whose host names overlap, directly or through others.
