@@ -14,6 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"accesspolicy-operator/translator/kuadrant"
+	"accesspolicy-operator/translator/owned"
 )
 
 // apply makes our AuthPolicies of a Gateway what they should be and returns them as they are now, by name.
@@ -112,7 +113,7 @@ const (
 // `overrides`, or where nothing is recorded as ours, the whole spec is replaced.
 func (r *GatewayReconciler) write(ctx context.Context, live *AuthPolicy, content *unstructured.Unstructured) (*AuthPolicy, string, error) {
 	if live == nil {
-		err := r.client.Create(ctx, content, client.FieldOwner(kuadrant.ManagedBy))
+		err := r.client.Create(ctx, content, client.FieldOwner(owned.ManagedBy))
 		return r.wrote(content, operationCreate, err)
 	}
 	if !ownsSpec(live.ManagedFields) {
@@ -123,7 +124,7 @@ func (r *GatewayReconciler) write(ctx context.Context, live *AuthPolicy, content
 	}
 	applied := content.DeepCopy()
 	applied.SetUID(live.UID) // another object of this name is not ours to change
-	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(kuadrant.ManagedBy), client.ForceOwnership)
+	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(owned.ManagedBy), client.ForceOwnership)
 	if isInvalid(err) {
 		return r.replace(ctx, live, content)
 	}
@@ -149,13 +150,13 @@ func (r *GatewayReconciler) replace(ctx context.Context, live *AuthPolicy, conte
 		labels[name] = value
 	}
 	current.SetLabels(labels)
-	if err := r.client.Update(ctx, current, client.FieldOwner(kuadrant.ManagedBy)); err != nil {
+	if err := r.client.Update(ctx, current, client.FieldOwner(owned.ManagedBy)); err != nil {
 		return nil, "", absent(err)
 	}
 	// Where nothing was recorded as anybody's, an update records nothing either; an apply does.
 	applied := content.DeepCopy()
 	applied.SetUID(live.UID)
-	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(kuadrant.ManagedBy), client.ForceOwnership)
+	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(owned.ManagedBy), client.ForceOwnership)
 	return r.wrote(applied, operationReplace, err)
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/translator"
-	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/manifest"
+	"accesspolicy-operator/translator/owned"
 )
 
 // Policy is an XAccessPolicy as the cache keeps it: read strictly once, when it arrives. Through the plain Go type a field
@@ -107,8 +107,8 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 			a.Spec.Defaults = &kuadrantv1.MergeableAuthPolicySpec{}
 		}
 	}
-	if slices.ContainsFunc(a.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == kuadrant.ManagedBy }) ||
-		a.Labels[labelManagedBy] == kuadrant.ManagedBy {
+	if slices.ContainsFunc(a.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == owned.ManagedBy }) ||
+		a.Labels[owned.LabelManagedBy] == owned.ManagedBy {
 		_ = kjson.UnmarshalCaseSensitivePreserveInts(live.Spec, &a.Live)
 		return nil
 	}
@@ -120,8 +120,6 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 
 // authPolicyKind is the kind of what we write.
 var authPolicyKind = kuadrantv1.GroupVersion.WithKind("AuthPolicy")
-
-const labelManagedBy = "app.kubernetes.io/managed-by"
 
 // DeepCopyObject is for the cache.
 func (a *AuthPolicy) DeepCopyObject() runtime.Object {

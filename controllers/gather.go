@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"accesspolicy-operator/translator/owned"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	"accesspolicy-operator/translator/kuadrant"
 )
 
 // world is everything that concerns one Gateway, as the cache has it. Nothing in it may be changed: the cache's own objects
@@ -124,7 +124,7 @@ func (r *GatewayReconciler) ours(w *world) map[string]*AuthPolicy {
 	for i := range w.authPolicies {
 		ap := &w.authPolicies[i]
 		seen[ap.UID] = true
-		if kuadrant.Ours(&w.gateway, &ap.AuthPolicy) {
+		if owned.Is(&w.gateway, &ap.ObjectMeta) {
 			out[ap.Name] = r.written.newer(ap)
 		}
 	}

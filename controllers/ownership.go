@@ -7,14 +7,14 @@ import (
 	"reflect"
 	"slices"
 
+	"accesspolicy-operator/translator/owned"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"accesspolicy-operator/translator/kuadrant"
 )
 
 // asWanted reports whether a live object is what we would write: it has every field that we want, nobody but us owns a field
@@ -31,15 +31,15 @@ func unwanted(live *AuthPolicy, wanted *unstructured.Unstructured) []string {
 	if len(more) == 0 {
 		return nil
 	}
-	owned := &fieldpath.Set{}
+	mine := &fieldpath.Set{}
 	for _, entry := range live.ManagedFields {
-		if set := (&fieldpath.Set{}); entry.Manager == kuadrant.ManagedBy && mentionsSpec(entry) && set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
-			owned = owned.Union(set)
+		if set := (&fieldpath.Set{}); entry.Manager == owned.ManagedBy && mentionsSpec(entry) && set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
+			mine = mine.Union(set)
 		}
 	}
 	var out []string
 	for _, path := range more {
-		if within := owned.WithPrefix(path[0]); owned.Has(path) || !subset(within, path[1:]).Empty() {
+		if within := mine.WithPrefix(path[0]); mine.Has(path) || !subset(within, path[1:]).Empty() {
 			out = append(out, path.String())
 		}
 	}
@@ -126,7 +126,7 @@ var specPrefix = fieldpath.MakePathOrDie("spec")
 
 // intruder reports whether an entry is of somebody else and has fields of the spec.
 func intruder(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Manager != kuadrant.ManagedBy && entry.Subresource == "" && mentionsSpec(entry)
+	return entry.Manager != owned.ManagedBy && entry.Subresource == "" && mentionsSpec(entry)
 }
 
 // mentionsSpec looks for the field spec without decoding the whole set, which has an element for every field of the object.
@@ -136,7 +136,7 @@ func mentionsSpec(entry metav1.ManagedFieldsEntry) bool {
 
 // ownsSpec reports whether any entry of ours has fields of the spec.
 func ownsSpec(entries []metav1.ManagedFieldsEntry) bool {
-	return slices.ContainsFunc(entries, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == kuadrant.ManagedBy && mentionsSpec(m) })
+	return slices.ContainsFunc(entries, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == owned.ManagedBy && mentionsSpec(m) })
 }
 
 // takeOver moves what other entries own of the spec into the entry of our applies, so that the next apply removes what it
@@ -158,7 +158,7 @@ func (r *GatewayReconciler) takeOver(ctx context.Context, live *AuthPolicy) erro
 	object.SetGroupVersionKind(authPolicyKind)
 	object.SetNamespace(live.Namespace)
 	object.SetName(live.Name)
-	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kuadrant.ManagedBy))
+	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(owned.ManagedBy))
 	if err == nil {
 		writes.WithLabelValues("AuthPolicy", operationTakeOver).Inc()
 	}
@@ -179,14 +179,14 @@ func takenOver(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry
 		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
 			return nil, false, err
 		}
-		if entry.Manager == kuadrant.ManagedBy && entry.Operation == metav1.ManagedFieldsOperationApply {
+		if entry.Manager == owned.ManagedBy && entry.Operation == metav1.ManagedFieldsOperationApply {
 			applies = entry
 			all = all.Union(set)
 			continue
 		}
 		changed = true
 		spec, rest := splitSpec(set)
-		if entry.Manager == kuadrant.ManagedBy {
+		if entry.Manager == owned.ManagedBy {
 			spec, rest = set, &fieldpath.Set{}
 		}
 		all = all.Union(spec)
@@ -199,7 +199,7 @@ func takenOver(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry
 			out = append(out, kept)
 		}
 	}
-	applies.Manager, applies.Operation = kuadrant.ManagedBy, metav1.ManagedFieldsOperationApply
+	applies.Manager, applies.Operation = owned.ManagedBy, metav1.ManagedFieldsOperationApply
 	if err := setFields(&applies, all); err != nil {
 		return nil, false, err
 	}

@@ -3,27 +3,27 @@ package controllers
 import (
 	"testing"
 
+	"accesspolicy-operator/translator/owned"
+
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"accesspolicy-operator/translator/kuadrant"
 )
 
-func owned(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+func fieldsOf(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
 	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, APIVersion: "kuadrant.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{}}
 	entry.FieldsV1.SetRawBytes([]byte(fields))
 	return entry
 }
 
 func TestTakeOver(t *testing.T) {
-	const ours = kuadrant.ManagedBy
+	const ours = owned.ManagedBy
 	label := `"f:metadata":{"f:labels":{"f:theirs":{}}}`
 	entries := []metav1.ManagedFieldsEntry{
-		owned(ours, metav1.ManagedFieldsOperationUpdate, "", `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:targetRef":{}}}`),
-		owned("somebody", metav1.ManagedFieldsOperationUpdate, "", `{`+label+`,"f:spec":{"f:overrides":{"f:when":{}}}}`),
-		owned("kuadrant", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{"f:conditions":{}}}`),
-		owned("an-applier", metav1.ManagedFieldsOperationApply, "", `{"f:spec":{"f:rules":{}}}`),
+		fieldsOf(ours, metav1.ManagedFieldsOperationUpdate, "", `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:targetRef":{}}}`),
+		fieldsOf("somebody", metav1.ManagedFieldsOperationUpdate, "", `{`+label+`,"f:spec":{"f:overrides":{"f:when":{}}}}`),
+		fieldsOf("kuadrant", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{"f:conditions":{}}}`),
+		fieldsOf("an-applier", metav1.ManagedFieldsOperationApply, "", `{"f:spec":{"f:rules":{}}}`),
 	}
 	require.True(t, ownsSpec(entries))
 	require.True(t, intruder(entries[1]))
@@ -93,7 +93,7 @@ func TestAsWanted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := &AuthPolicy{Live: test.live}
-			live.ManagedFields = []metav1.ManagedFieldsEntry{owned(kuadrant.ManagedBy, metav1.ManagedFieldsOperationApply, "", test.owned)}
+			live.ManagedFields = []metav1.ManagedFieldsEntry{fieldsOf(owned.ManagedBy, metav1.ManagedFieldsOperationApply, "", test.owned)}
 			require.Equal(t, test.holds, asWanted(live, wanted))
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"accesspolicy-operator/translator"
-	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/manifest"
+	"accesspolicy-operator/translator/owned"
 	"accesspolicy-operator/translator/plan"
 	"accesspolicy-operator/translator/requests"
 )
@@ -59,7 +59,7 @@ func translate(l *loader, opts translator.Options) (*translation, error) {
 // from other people's, and our own object would otherwise count as one that must not be displaced.
 func dropOwn(set *manifest.Set) {
 	set.AuthPolicies = slices.DeleteFunc(set.AuthPolicies, func(ap kuadrantv1.AuthPolicy) bool {
-		own := ap.Labels["app.kubernetes.io/managed-by"] == kuadrant.ManagedBy && ap.Spec.TargetRef.Kind == "Gateway" &&
+		own := ap.Labels[owned.LabelManagedBy] == owned.ManagedBy && ap.Spec.TargetRef.Kind == "Gateway" &&
 			slices.ContainsFunc(set.Gateways, func(gw gwv1.Gateway) bool {
 				return gw.Namespace == ap.Namespace && gw.Name == string(ap.Spec.TargetRef.Name) && gw.UID == ""
 			})

@@ -18,6 +18,7 @@ import (
 	"accesspolicy-operator/test/stack"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
+	"accesspolicy-operator/translator/owned"
 )
 
 // chain is the whole of it: the operator, and what it hands its AuthPolicies to.
@@ -87,7 +88,7 @@ func fromPolicyToVerdict(t *testing.T, c *chain, k *kube) {
 		answers(t, k, c.authorino, "prod", want.call, want.code)
 	}
 	object := k.get(t, "prod-auth")
-	require.Equal(t, kuadrant.ManagedBy, object.GetLabels()["app.kubernetes.io/managed-by"])
+	require.Equal(t, owned.ManagedBy, object.GetLabels()[owned.LabelManagedBy])
 	require.Len(t, object.GetOwnerReferences(), 1)
 	require.Equal(t, "prod", object.GetOwnerReferences()[0].Name)
 	require.Contains(t, k.event(t, "tools", v1alpha1.PolicyReasonProgrammed), "prod-auth")
@@ -191,7 +192,7 @@ func driftIsUndone(t *testing.T, c *chain, k *kube) {
 		{"a-condition-switches-it-off", merge(`{"spec":{"overrides":{"when":[{"predicate":"false"}]}}}`)},
 		{"a-condition-in-our-name-switches-it-off", func(t *testing.T) error {
 			return k.Client.Patch(t.Context(), authPolicy(k.namespace, "prod-auth"),
-				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"overrides":{"when":[{"predicate":"false"}]}}}`)), client.FieldOwner(kuadrant.ManagedBy))
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":{"overrides":{"when":[{"predicate":"false"}]}}}`)), client.FieldOwner(owned.ManagedBy))
 		}},
 		{"overrides-become-defaults", func(t *testing.T) error {
 			live := k.get(t, "prod-auth")
@@ -207,7 +208,7 @@ func driftIsUndone(t *testing.T, c *chain, k *kube) {
 		}},
 		{"it-targets-something-else", merge(`{"spec":{"targetRef":{"name":"elsewhere"}}}`)},
 		{"another-applier-adds-an-identity", applied(map[string]any{"overrides": map[string]any{"rules": map[string]any{"authentication": anonymous}}})},
-		{"the-label-is-lost", merge(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`)},
+		{"the-label-is-lost", merge(`{"metadata":{"labels":{owned.LabelManagedBy:"Helm"}}}`)},
 		{"who-owns-what-is-wiped", func(t *testing.T) error {
 			live := k.get(t, "prod-auth")
 			require.NoError(t, unstructured.SetNestedField(live.Object, map[string]any{"anonymous": map[string]any{}}, "spec", "overrides", "rules", "authentication", "anyone"))
@@ -223,7 +224,7 @@ func driftIsUndone(t *testing.T, c *chain, k *kube) {
 				if err := k.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 					return err
 				}
-				if object.GetLabels()["app.kubernetes.io/managed-by"] != kuadrant.ManagedBy {
+				if object.GetLabels()[owned.LabelManagedBy] != owned.ManagedBy {
 					return fmt.Errorf("labels are %v", object.GetLabels())
 				}
 				return sameJSON(good, object.Object["spec"])

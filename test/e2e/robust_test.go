@@ -20,7 +20,7 @@ import (
 
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/test/stack"
-	"accesspolicy-operator/translator/kuadrant"
+	"accesspolicy-operator/translator/owned"
 )
 
 // The tests here stop, kill and restart things, or change what is installed, so each has a cluster of its own. Nothing
@@ -135,7 +135,7 @@ func TestAThousandEditsInARow(t *testing.T) {
 	k := inNamespace(t, c, "edits")
 	// Somebody's object without a spec, which looks like ours: the CRD lets it pass, and it must not keep others from being read.
 	odd := stack.Object("kuadrant.io/v1", "AuthPolicy", "edits", "odd", nil)
-	odd.SetLabels(map[string]string{"app.kubernetes.io/managed-by": kuadrant.ManagedBy})
+	odd.SetLabels(map[string]string{owned.LabelManagedBy: owned.ManagedBy})
 	require.NoError(t, k.Client.Create(t.Context(), odd))
 	o := startOperator(t, c)
 	k.Apply(t, stack.Gateway("edits", "prod", "a.example.test"))

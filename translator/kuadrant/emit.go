@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"accesspolicy-operator/api/v1alpha1"
+	"accesspolicy-operator/translator/owned"
 	"accesspolicy-operator/translator/plan"
 )
 
@@ -169,36 +169,21 @@ func (e *emission) render(p *plan.Plan, evaluators []evaluator, defaults bool) (
 // name gives the object its name. An object of that name that is not ours is never touched: the next name is used, and
 // enforcement is never skipped because of it.
 func (e *emission) name(listener string) string {
-	name := gatewayObjectName(e.Gateway.Name)
-	if listener != "" || len(name) > maxName {
-		name = hashedName(e.Gateway.Name, listener, 0)
-	}
-	for try := 1; e.taken(name); try++ {
-		next := hashedName(e.Gateway.Name, listener, try)
+	name, skipped := owned.Name(e.Gateway.Name, listener, e.taken)
+	for _, other := range skipped {
 		e.out.Findings = append(e.out.Findings, plan.Finding{Severity: plan.Note, Enforcer: Enforcer, Gateway: e.gateway, Listeners: sections(listener), Reason: "NameTaken",
-			Message: fmt.Sprintf("AuthPolicy %s is somebody else's and is left alone; ours is named %s", name, next)})
-		name = next
+			Message: fmt.Sprintf("AuthPolicy %s is somebody else's and is left alone; ours is named %s", other, name)})
 	}
 	return name
 }
 
 func (e *emission) taken(name string) bool {
 	return slices.ContainsFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
-		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !Ours(e.Gateway, &ap)
+		return ap.Namespace == e.Gateway.Namespace && ap.Name == name && !e.ours(&ap)
 	})
 }
 
-// Ours tells our objects of a Gateway by owner and field manager; where no field manager is recorded, by the label in its
-// place. Owner and label can be set by anybody who may write AuthPolicies, and a label is easily lost.
-func Ours(gw *gwv1.Gateway, ap *kuadrantv1.AuthPolicy) bool {
-	marked := ap.Labels["app.kubernetes.io/managed-by"] == ManagedBy
-	if len(ap.ManagedFields) > 0 {
-		marked = slices.ContainsFunc(ap.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == ManagedBy })
-	}
-	return marked && gw.UID != "" && slices.ContainsFunc(ap.OwnerReferences, func(ref metav1.OwnerReference) bool {
-		return ref.Kind == "Gateway" && ref.UID == gw.UID
-	})
-}
+func (e *emission) ours(ap *kuadrantv1.AuthPolicy) bool { return owned.Is(e.Gateway, &ap.ObjectMeta) }
 
 // wouldDisplace names the other AuthPolicies on the same target. Overrides of a Gateway also displace those of its
 // listeners. Defaults displace nothing more specific, but of two defaults on one object the newer one wins.
@@ -216,7 +201,7 @@ func (e *emission) wouldDisplace(listener string, defaults bool) []string {
 // ones on the same target (kuadrant-operator v1.5.2: the less specific of two overrides wins, then the older).
 func (e *emission) overriding(listener string) []string {
 	ours := slices.IndexFunc(e.Existing, func(ap kuadrantv1.AuthPolicy) bool {
-		return Ours(e.Gateway, &ap) && sectionOf(&ap) == listener
+		return e.ours(&ap) && sectionOf(&ap) == listener
 	})
 	return e.others(func(ap *kuadrantv1.AuthPolicy) bool {
 		switch section := sectionOf(ap); {
@@ -251,7 +236,7 @@ func (e *emission) others(holds func(*kuadrantv1.AuthPolicy) bool) []string {
 	for i := range e.Existing {
 		ap := &e.Existing[i]
 		ref := ap.Spec.TargetRef
-		if ap.Namespace == e.Gateway.Namespace && ref.Kind == "Gateway" && string(ref.Name) == e.Gateway.Name && !Ours(e.Gateway, ap) && holds(ap) {
+		if ap.Namespace == e.Gateway.Namespace && ref.Kind == "Gateway" && string(ref.Name) == e.Gateway.Name && !e.ours(ap) && holds(ap) {
 			out = append(out, ap.Name)
 		}
 	}

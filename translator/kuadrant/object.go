@@ -1,8 +1,6 @@
 package kuadrant
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,47 +13,19 @@ import (
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
+	"accesspolicy-operator/translator/owned"
 	"accesspolicy-operator/translator/plan"
 )
 
 // DeniedMessage is what a caller gets to read with a 403; upstream's conformance tests have the same sentence.
 const DeniedMessage = "Access to this tool is forbidden."
 
-// gatewayObjectName is the name of the AuthPolicy for a whole Gateway, the same as the published proof of concept gives.
-func gatewayObjectName(gateway string) string { return gateway + "-auth" }
-
-// maxName is the length of an object name.
-const maxName = 253
-
-// hashedName is <gateway>-<listener>-<8 hex of a hash of both>, cut to the length of an object name; for a whole Gateway
-// (listener "") <gateway>-auth-<hash>. try counts the names that were taken.
-func hashedName(gateway, listener string, try int) string {
-	kind, section := "listener", listener
-	if listener == "" {
-		kind, section = "gateway", "auth"
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", kind, gateway, section, try))
-	suffix := "-" + hex.EncodeToString(sum[:])[:8]
-	const limit = maxName
-	base := gateway + "-" + section
-	if len(base)+len(suffix) > limit {
-		base = strings.TrimRight(base[:limit-len(suffix)], "-.")
-	}
-	return base + suffix
-}
-
 // object builds the AuthPolicy around rules. As overrides it holds against every AuthPolicy below; as defaults it only
 // stands in where nothing more specific is.
 func (o Options) object(gw *gwv1.Gateway, name, listener string, rules kuadrantv1.AuthSchemeSpec, defaults bool) *kuadrantv1.AuthPolicy {
 	ap := &kuadrantv1.AuthPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: kuadrantv1.GroupVersion.String(), Kind: "AuthPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: gw.Namespace,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": ManagedBy}},
-	}
-	if gw.UID != "" {
-		// blockOwnerDeletion is left out: under foreground deletion the rules would go before the Gateway does.
-		yes := true
-		ap.OwnerReferences = []metav1.OwnerReference{{APIVersion: gwv1.GroupVersion.String(), Kind: "Gateway", Name: gw.Name, UID: gw.UID, Controller: &yes}}
+		TypeMeta:   metav1.TypeMeta{APIVersion: kuadrantv1.GroupVersion.String(), Kind: "AuthPolicy"},
+		ObjectMeta: owned.Meta(gw, name),
 	}
 	ap.Spec.TargetRef.Group, ap.Spec.TargetRef.Kind, ap.Spec.TargetRef.Name = gwv1.GroupName, "Gateway", gwv1alpha2.ObjectName(gw.Name)
 	if listener != "" {

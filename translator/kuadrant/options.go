@@ -12,9 +12,6 @@ import (
 // Enforcer is the name under which findings speak of this emitter.
 const Enforcer = "kuadrant"
 
-// ManagedBy is the value of the label app.kubernetes.io/managed-by on everything that we write.
-const ManagedBy = "accesspolicy-operator"
-
 // AnnotationReplace on a Gateway, set to "true", lets our AuthPolicy displace other people's on the same Gateway.
 const AnnotationReplace = "accesspolicy-operator/replace-authpolicies"
 
