@@ -208,7 +208,7 @@ func driftIsUndone(t *testing.T, c *chain, k *kube) {
 		}},
 		{"it-targets-something-else", merge(`{"spec":{"targetRef":{"name":"elsewhere"}}}`)},
 		{"another-applier-adds-an-identity", applied(map[string]any{"overrides": map[string]any{"rules": map[string]any{"authentication": anonymous}}})},
-		{"the-label-is-lost", merge(`{"metadata":{"labels":{owned.LabelManagedBy:"Helm"}}}`)},
+		{"the-label-is-lost", merge(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`)},
 		{"who-owns-what-is-wiped", func(t *testing.T) error {
 			live := k.get(t, "prod-auth")
 			require.NoError(t, unstructured.SetNestedField(live.Object, map[string]any{"anonymous": map[string]any{}}, "spec", "overrides", "rules", "authentication", "anyone"))
