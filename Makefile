@@ -34,7 +34,7 @@ generate: samples docs ## Write zz_generated.deepcopy.go from the types in api/,
 
 .PHONY: manifests
 manifests: ## Write the CRD and the operator's roles from the markers in api/ and controllers/.
-	@"$$($(TOOL) controller-gen)" crd paths=./api/... output:crd:dir=config/crd/bases
+	@"$$($(TOOL) controller-gen)" crd paths=./api/v1alpha1/... output:crd:dir=config/crd/bases
 	@"$$($(TOOL) controller-gen)" rbac:roleName=accesspolicy-operator paths=./controllers/... output:rbac:dir=config/rbac
 
 .PHONY: samples

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
 	"accesspolicy-operator/translator/requests"
@@ -60,9 +61,14 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, err)
 			c.golden(t, "plan.txt", plans(result))
 			c.golden(t, "kuadrant.yaml", objects(t, result))
-			c.golden(t, "status.yaml", status(t, result))
-			for _, against := range []requests.Against{requests.AgainstPlan, requests.AgainstKuadrant} {
-				outcomes, err := requests.Run(c.File, result, c.Options, against)
+			c.golden(t, "envoygateway.yaml", securityPolicies(t, c.onEnvoyGateway(t)))
+			c.golden(t, "status.yaml", status(t, result, c.onEnvoyGateway(t)))
+			for _, against := range []requests.Against{requests.AgainstPlan, requests.AgainstKuadrant, requests.AgainstEnvoyGateway} {
+				of := result
+				if against == requests.AgainstEnvoyGateway {
+					of = c.onEnvoyGateway(t)
+				}
+				outcomes, err := requests.Run(c.File, of, c.Options, against)
 				require.NoError(t, err)
 				for _, o := range outcomes {
 					if o.Failure != "" {
@@ -86,6 +92,34 @@ func (c goldenCase) golden(t *testing.T, name string, got []byte) {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s differs (make golden rewrites it):\n%s", path, diff)
 	}
+}
+
+// onEnvoyGateway translates the case for Envoy Gateway, with an issuer whose key is a test's.
+func (c goldenCase) onEnvoyGateway(t testing.TB) *translator.Result {
+	t.Helper()
+	opts := c.Options
+	opts.Enforcers = translator.Enforcers{EnvoyGateway: true}
+	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = "https://kubernetes.default.svc.cluster.local", testKeys
+	result, err := translator.Translate(c.Set.Input(), opts)
+	require.NoError(t, err)
+	return result
+}
+
+// testKeys is the public half of a key that signs nothing.
+const testKeys = `{"keys":[{"kty":"EC","use":"sig","kid":"test","alg":"ES256","crv":"P-256","x":"Ew50oZ3ULaLSjo8g4KDjLwjwpZH2sW6G4OXSC8NXKxM","y":"vbd42KlbXF1UY93fgVS6g5i0dl0s-Ifrsa0cUnyf2N4"}]}`
+
+func securityPolicies(t *testing.T, r *translator.Result) []byte {
+	var docs [][]byte
+	for _, gw := range r.Gateways {
+		for _, sp := range gw.EnvoyGateway.Objects {
+			u, err := envoygateway.Unstructured(sp)
+			require.NoError(t, err)
+			text, err := yaml.Marshal(u.Object)
+			require.NoError(t, err)
+			docs = append(docs, text)
+		}
+	}
+	return bytes.Join(docs, []byte("---\n"))
 }
 
 func plans(r *translator.Result) []byte {
@@ -116,6 +150,8 @@ func objects(t *testing.T, r *translator.Result) []byte {
 type statusView struct {
 	Policies []policyStatus `json:"policies,omitempty"`
 	Findings []string       `json:"findings,omitempty"`
+	// EnvoyGateway has what is found where that is the enforcer instead of Kuadrant.
+	EnvoyGateway []string `json:"envoyGateway,omitempty"`
 }
 
 type policyStatus struct {
@@ -124,7 +160,7 @@ type policyStatus struct {
 	Conditions []string `json:"conditions"`
 }
 
-func status(t *testing.T, r *translator.Result) []byte {
+func status(t *testing.T, r, envoyGateway *translator.Result) []byte {
 	var view statusView
 	for _, v := range r.Verdicts {
 		s := policyStatus{Policy: v.Policy.String(), Ancestor: "Gateway " + v.Gateway.String()}
@@ -138,6 +174,11 @@ func status(t *testing.T, r *translator.Result) []byte {
 	}
 	for _, f := range r.Findings {
 		view.Findings = append(view.Findings, finding(f))
+	}
+	for _, f := range envoyGateway.Findings {
+		if f.Enforcer == envoygateway.Enforcer && f.Reason != envoygateway.ReasonHeadersNotStripped { // that one would stand in every case
+			view.EnvoyGateway = append(view.EnvoyGateway, finding(f))
+		}
 	}
 	text, err := yaml.Marshal(view)
 	require.NoError(t, err)

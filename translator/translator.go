@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
 )
@@ -33,8 +35,13 @@ type Input struct {
 	Gateways []gwv1.Gateway
 	// Routes are the HTTPRoutes that exist; they only serve to say what is displaced.
 	Routes []gwv1.HTTPRoute
-	// AuthPolicies are those that exist already, ours and other people's.
-	AuthPolicies []kuadrantv1.AuthPolicy
+	// AuthPolicies and SecurityPolicies are those that exist already, ours and other people's.
+	AuthPolicies     []kuadrantv1.AuthPolicy
+	SecurityPolicies []egv1a1.SecurityPolicy
+	// ClientTraffic are the ClientTrafficPolicies that exist.
+	ClientTraffic []egv1a1.ClientTrafficPolicy
+	// Enforcers says what enforces the policies of a Gateway, where that is not Options.Enforcers.
+	Enforcers map[types.NamespacedName]Enforcers
 }
 
 // Options are the operator's configuration.
@@ -43,7 +50,10 @@ type Options struct {
 	Profile plan.Profile
 	// TrustDomain, when set, lets a ServiceAccount source match spiffe://<TrustDomain>/ns/<ns>/sa/<name> as well.
 	TrustDomain string
-	Kuadrant    kuadrant.Options
+	// Enforcers is what enforces policies. The zero value is Kuadrant alone.
+	Enforcers    Enforcers
+	Kuadrant     kuadrant.Options
+	EnvoyGateway envoygateway.Options
 }
 
 // Validate returns an error that names the option which cannot be used.
@@ -56,7 +66,13 @@ func (o Options) Validate() error {
 			return fmt.Errorf("trust domain: %q is not a SPIFFE trust domain", o.TrustDomain)
 		}
 	}
-	return o.Kuadrant.Validate()
+	if err := o.Kuadrant.Validate(); err != nil {
+		return err
+	}
+	if o.Enforcers.EnvoyGateway {
+		return o.EnvoyGateway.Validate()
+	}
+	return nil
 }
 
 // Result is what Translate makes of an Input. Everything in it is sorted: the same input in any order gives the same
@@ -75,8 +91,11 @@ type GatewayResult struct {
 	// Plans holds one plan for the whole Gateway (Listener ""), or one per listener and one with Listener "" for
 	// listeners that are not there yet.
 	Plans []plan.Plan
-	// Kuadrant is what was generated for Kuadrant.
-	Kuadrant kuadrant.Output
+	// Enforcers is what enforces the policies.
+	Enforcers Enforcers
+	// Kuadrant and EnvoyGateway are what was generated for them; zero where they do not enforce.
+	Kuadrant     kuadrant.Output
+	EnvoyGateway envoygateway.Output
 }
 
 // Verdict says whether a policy was taken on an ancestor.
@@ -255,19 +274,42 @@ func translateGateway(gw *gwv1.Gateway, attached []attachment, in Input, opts Op
 	markMissing(gw, attached)
 	set := planListeners(gw, attached, opts.Profile)
 	out.Findings = append(out.Findings, set.findings...)
-	emitted, err := kuadrant.Emit(kuadrant.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Wide: set.wide, Existing: in.AuthPolicies, Routes: in.Routes}, opts.Kuadrant)
+	result, err := emit(gw, set, in, opts)
 	if err != nil {
 		return err
 	}
-	out.Findings = append(out.Findings, emitted.Findings...)
-	out.Gateways = append(out.Gateways, GatewayResult{
-		Gateway: types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}, Plans: set.collapsed(), Kuadrant: *emitted})
+	emitted := slices.Concat(result.Kuadrant.Findings, result.EnvoyGateway.Findings)
+	out.Findings = append(out.Findings, emitted...)
+	out.Gateways = append(out.Gateways, result)
 	for _, a := range attached {
 		v := verdict(gw, a)
 		programmed(&v, emitted)
 		out.Verdicts = append(out.Verdicts, v)
 	}
 	return nil
+}
+
+// emit runs the emitters of a Gateway's enforcers.
+func emit(gw *gwv1.Gateway, set planSet, in Input, opts Options) (GatewayResult, error) {
+	result := GatewayResult{Gateway: types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}, Plans: set.collapsed()}
+	result.Enforcers = enforcersOf(result.Gateway, in, opts)
+	if result.Enforcers.Kuadrant {
+		emitted, err := kuadrant.Emit(kuadrant.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Wide: set.wide,
+			Existing: in.AuthPolicies, Routes: in.Routes}, opts.Kuadrant)
+		if err != nil {
+			return result, err
+		}
+		result.Kuadrant = *emitted
+	}
+	if result.Enforcers.EnvoyGateway {
+		emitted, err := envoygateway.Emit(envoygateway.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Wide: set.wide,
+			Existing: in.SecurityPolicies, ClientTraffic: in.ClientTraffic}, opts.EnvoyGateway)
+		if err != nil {
+			return result, err
+		}
+		result.EnvoyGateway = *emitted
+	}
+	return result, nil
 }
 
 func verdict(gw *gwv1.Gateway, a attachment) Verdict {
@@ -305,8 +347,8 @@ func verdict(gw *gwv1.Gateway, a attachment) Verdict {
 }
 
 // programmed carries over what the emitter could not do for the policy.
-func programmed(v *Verdict, emitted *kuadrant.Output) {
-	v.Programmed, v.ProgrammedMessage = v1alpha1.PolicyReasonPending, "the generated AuthPolicy has not been reported as enforced yet"
+func programmed(v *Verdict, emitted []plan.Finding) {
+	v.Programmed, v.ProgrammedMessage = v1alpha1.PolicyReasonPending, "the generated object has not been reported as enforced yet"
 	if !v.Accepted {
 		v.Programmed, v.ProgrammedMessage = v1alpha1.PolicyReasonInvalid, "the policy was not accepted; its rules grant nothing"
 		if v.Reason == v1alpha1.PolicyReasonUnsupportedAction {
@@ -315,7 +357,7 @@ func programmed(v *Verdict, emitted *kuadrant.Output) {
 		return
 	}
 	var parts []string
-	for _, f := range emitted.Findings {
+	for _, f := range emitted {
 		elsewhere := v.Section != "" && len(f.Listeners) > 0 && !slices.Contains(f.Listeners, v.Section)
 		if f.Severity != plan.Error || elsewhere || f.Origin.Policy != v.Policy && f.Origin.Policy != (types.NamespacedName{}) {
 			continue

@@ -39,13 +39,17 @@ type Vocabulary struct {
 
 // Uses lists what an expression reads. Emitters and the plan decide with it which guards a rule needs.
 type Uses struct {
-	MCPMethod, Tool, Prompt, Server, Resource bool
+	Method, MCPMethod, Tool, Prompt, Server, Resource bool
 	// Path is set by request.path and request.url_path.
 	Path, Host, Time, Principal, Identity bool
 	// RegexSize is the sum of regex.Size of all regular expressions.
 	RegexSize int
 	// Headers are the lower-case names read through request.headers, sorted.
 	Headers []string
+	// Patterns are the regular expressions, as written.
+	Patterns []string
+	// Features are the groups of operations, sorted.
+	Features []Feature
 }
 
 // Input is what an expression is evaluated against by Eval. Every string is already what the vocabulary says it is:
@@ -101,7 +105,7 @@ var headersType = cel.MapType(cel.StringType, cel.StringType)
 // variables is the vocabulary of docs/cel.md; request.headers is treated apart, because only some ways of reading it are
 // allowed.
 var variables = []variable{
-	{"request.method", nameMethod, cel.StringType, func(*Uses) {}},
+	{"request.method", nameMethod, cel.StringType, func(u *Uses) { u.Method = true }},
 	{"request.path", namePath, cel.StringType, func(u *Uses) { u.Path = true }},
 	{"request.url_path", nameURLPath, cel.StringType, func(u *Uses) { u.Path = true }},
 	{"request.host", nameHost, cel.StringType, func(u *Uses) { u.Host = true }},
@@ -219,6 +223,7 @@ func (e *Expression) plan() error {
 	if err := issues.Err(); err != nil {
 		return err
 	}
+	e.uses.Features = features(checked)
 	e.program, err = evalEnv.Program(checked)
 	return err
 }

@@ -145,7 +145,8 @@ func TestEvalErrors(t *testing.T) {
 func TestUses(t *testing.T) {
 	e, err := Compile(`request.headers['X-B'] == request.headers['x-a'] && source.principal != '' && request.url_path == '/' && 'x-b' in request.headers`, Vocabulary{})
 	require.NoError(t, err)
-	require.Equal(t, Uses{Path: true, Principal: true, Headers: []string{"x-a", "x-b"}}, e.Uses())
+	require.Equal(t, Uses{Path: true, Principal: true, Headers: []string{"x-a", "x-b"},
+		Features: []Feature{FeatureLogic, FeatureComparison, FeatureMembership}}, e.Uses())
 }
 
 // Whatever compiles renders to text in which no name is left that the engine did not put there, and nothing panics.

@@ -178,6 +178,7 @@ func (n *normaliser) visitMatches(call ast.CallExpr, in scope) ast.Expr {
 		return n.fail("%v", err)
 	}
 	n.uses.RegexSize += size
+	n.uses.Patterns = append(n.uses.Patterns, expr)
 	if call.IsMemberFunction() {
 		return n.fac.NewMemberCall(n.next(), "matches", n.visit(call.Target(), in), n.visitAll(args, in)...)
 	}

@@ -14,6 +14,7 @@ import (
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/translator"
 )
@@ -27,6 +28,9 @@ type Set struct {
 	Gateways     []gwv1.Gateway
 	Routes       []gwv1.HTTPRoute
 	AuthPolicies []kuadrantv1.AuthPolicy
+	// SecurityPolicies and ClientTraffic are Envoy Gateway's.
+	SecurityPolicies []egv1a1.SecurityPolicy
+	ClientTraffic    []egv1a1.ClientTrafficPolicy
 	// Notes say what was skipped or assumed, one sentence each.
 	Notes []string
 
@@ -35,7 +39,8 @@ type Set struct {
 
 // Input is the set as the translator takes it.
 func (s *Set) Input() translator.Input {
-	return translator.Input{Policies: s.Policies, Gateways: s.Gateways, Routes: s.Routes, AuthPolicies: s.AuthPolicies}
+	return translator.Input{Policies: s.Policies, Gateways: s.Gateways, Routes: s.Routes, AuthPolicies: s.AuthPolicies,
+		SecurityPolicies: s.SecurityPolicies, ClientTraffic: s.ClientTraffic}
 }
 
 // Add reads all documents of a source: YAML documents, JSON objects one after the other, and Lists. The error names the
@@ -115,7 +120,7 @@ func readHeader(raw []byte) (header, error) {
 
 func isList(h header) bool {
 	group, _, _ := strings.Cut(h.APIVersion, "/")
-	own := group == v1alpha1.GroupName || group == gwv1.GroupName || group == kuadrantv1.GroupVersion.Group
+	own := group == v1alpha1.GroupName || group == gwv1.GroupName || group == kuadrantv1.GroupVersion.Group || group == egv1a1.GroupVersion.Group
 	return h.Kind == "List" && h.APIVersion == "v1" || own && strings.HasSuffix(h.Kind, "List")
 }
 
@@ -151,9 +156,40 @@ func (s *Set) object(source string, h header, raw []byte) error {
 		return s.route(raw)
 	case gv == kuadrantv1.GroupVersion && h.Kind == "AuthPolicy":
 		return s.authPolicy(raw)
+	case gv == egv1a1.GroupVersion && s.envoyGateway(h, raw, &err):
+		return err
 	}
 	s.skip(source, gv.WithKind(h.Kind))
 	return nil
+}
+
+// envoyGateway takes an object of Envoy Gateway's, if its kind is one that the translator looks at.
+func (s *Set) envoyGateway(h header, raw []byte, err *error) bool {
+	switch h.Kind {
+	case egv1a1.KindSecurityPolicy:
+		var sp egv1a1.SecurityPolicy
+		*err = about(h, decodeNamed(raw, &sp, &sp.Name, &sp.Namespace))
+		s.SecurityPolicies = append(s.SecurityPolicies, sp)
+	case "ClientTrafficPolicy":
+		var traffic egv1a1.ClientTrafficPolicy
+		*err = about(h, decodeNamed(raw, &traffic, &traffic.Name, &traffic.Namespace))
+		s.ClientTraffic = append(s.ClientTraffic, traffic)
+	default:
+		return false
+	}
+	return true
+}
+
+// about says of which object an error is.
+func about(h header, err error) error {
+	if err == nil {
+		return nil
+	}
+	name := ""
+	if h.Metadata != nil {
+		name = h.Metadata.Name
+	}
+	return fmt.Errorf("%s %s: %w", h.Kind, name, err)
 }
 
 // skip notes an object that is not looked at, once per kind.

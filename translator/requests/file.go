@@ -41,6 +41,8 @@ type Request struct {
 	Why    string `json:"why,omitempty"`
 	// Kuadrant is what the Kuadrant emission gives where it cannot express the plan; only deny is possible.
 	Kuadrant string `json:"kuadrant,omitempty"`
+	// EnvoyGateway is the same for the Envoy Gateway emission.
+	EnvoyGateway string `json:"envoyGateway,omitempty"`
 }
 
 // Caller says with which credentials the request comes. None: anonymous.
@@ -114,10 +116,13 @@ func (r Request) check() error {
 		return errors.New("status needs expect: deny")
 	case r.Status != 0 && r.Status != plan.StatusUnauthorized && r.Status != plan.StatusForbidden:
 		return fmt.Errorf("status is %d; a plan denies with 401 or 403", r.Status)
-	case r.Kuadrant != "" && r.Kuadrant != Deny:
-		return fmt.Errorf("kuadrant is %q; an emitter can only be narrower than the plan: deny", r.Kuadrant)
 	case r.MCP != nil && r.MCP.Method == "":
 		return errors.New("mcp.method is missing")
+	}
+	for name, verdict := range map[string]string{"kuadrant": r.Kuadrant, "envoyGateway": r.EnvoyGateway} {
+		if verdict != "" && verdict != Deny {
+			return fmt.Errorf("%s is %q; an emitter can only be narrower than the plan: deny", name, verdict)
+		}
 	}
 	return r.Caller.check()
 }
