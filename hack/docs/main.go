@@ -1,5 +1,5 @@
-// Command docs writes the tables of the operator's flags and metrics into docs/operations.md, between comments that mark
-// where they go.
+// Command docs writes the tables of the operator's flags and metrics into docs/operations.md and that of the ledger into
+// docs/enforcers.md, between comments that mark where they go.
 //
 //	go run ./hack/docs
 package main
@@ -16,19 +16,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"accesspolicy-operator/controllers"
+	"accesspolicy-operator/translator/ledger"
 )
 
-const page = "docs/operations.md"
+const (
+	operations = "docs/operations.md"
+	enforcers  = "docs/enforcers.md"
+)
 
 func main() {
-	if err := run(); err != nil {
+	if err := errors.Join(writeOperations(), writeEnforcers()); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	text, err := os.ReadFile(page)
+func writeOperations() error {
+	text, err := os.ReadFile(operations)
 	if err != nil {
 		return err
 	}
@@ -40,26 +44,52 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if text, err = replace(text, "flags", flags); err != nil {
+	if text, err = replace(operations, text, "flags", flags); err != nil {
 		return err
 	}
-	if text, err = replace(text, "metrics", ""); err != nil {
+	if text, err = replace(operations, text, "metrics", ""); err != nil {
 		return err
 	}
 	// The rest of the page says what to alert on, and a metric is not to be forgotten there.
 	for _, name := range names {
 		if !bytes.Contains(text, []byte(name)) {
-			return fmt.Errorf("%s says nothing about the metric %s", page, name)
+			return fmt.Errorf("%s says nothing about the metric %s", operations, name)
 		}
 	}
-	if text, err = replace(text, "metrics", metrics); err != nil {
+	if text, err = replace(operations, text, "metrics", metrics); err != nil {
 		return err
 	}
-	return os.WriteFile(page, text, 0o644)
+	return os.WriteFile(operations, text, 0o644)
+}
+
+func writeEnforcers() error {
+	text, err := os.ReadFile(enforcers)
+	if err != nil {
+		return err
+	}
+	if text, err = replace(enforcers, text, "ledger", ledgerTable()); err != nil {
+		return err
+	}
+	return os.WriteFile(enforcers, text, 0o644)
+}
+
+func ledgerTable() string {
+	table := "| Condition | Kuadrant | Envoy Gateway |\n|---|---|---|\n"
+	for _, c := range ledger.All {
+		table += row(c.Name, entry(c.Kuadrant), entry(c.EnvoyGateway))
+	}
+	return table
+}
+
+func entry(e ledger.Entry) string {
+	if e.Note == "" {
+		return string(e.How)
+	}
+	return string(e.How) + ": " + e.Note
 }
 
 // replace puts a table between the two comments that have its name.
-func replace(text []byte, name, table string) ([]byte, error) {
+func replace(page string, text []byte, name, table string) ([]byte, error) {
 	begin, end := "<!-- begin "+name+": make docs -->\n", "<!-- end "+name+" -->"
 	before, rest, ok := bytes.Cut(text, []byte(begin))
 	_, after, closed := bytes.Cut(rest, []byte(end))

@@ -98,7 +98,7 @@ func benchInput(rules, tools, perPolicy int) translator.Input {
 		}
 		last := &in.Policies[len(in.Policies)-1].Object.Spec
 		last.Rules = append(last.Rules, v1alpha1.AccessRule{Name: fmt.Sprintf("rule-%d", i%perPolicy),
-			Source:        &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE, SPIFFE: ptr(v1alpha1.AuthorizationSourceSPIFFE(agent(i)))},
+			Source:        &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE, SPIFFE: new(v1alpha1.AuthorizationSourceSPIFFE(agent(i)))},
 			Authorization: &v1alpha1.AuthorizationRule{Type: v1alpha1.AuthorizationRuleTypeInline, MCP: &v1alpha1.MCPAttributes{Methods: []v1alpha1.MCPMethod{call}}}})
 	}
 	return in

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"accesspolicy-operator/test/generate"
 	"accesspolicy-operator/test/judge"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
@@ -22,35 +23,24 @@ func startJudge(t testing.TB) *judge.Client {
 	return client
 }
 
-// allAccounts are the ServiceAccounts of the universe.
-func allAccounts() []string {
-	var out []string
-	for _, ns := range namespaces {
-		for _, name := range accounts {
-			out = append(out, ns+"/"+name)
-		}
-	}
-	return out
-}
-
 // TestPlanAndAuthorinoAgree is the judge of the translator: random policies, random requests, zero disagreements.
 func TestPlanAndAuthorinoAgree(t *testing.T) {
 	g, client := newGenerator(t), startJudge(t)
 	var done, allowed, unauthenticated, named int
 	const perWorld = 60
 	for done < *pairs {
-		opts, err := g.settings().Options()
+		opts, err := g.Settings().Options()
 		require.NoError(t, err)
-		in := g.input()
+		in := g.Input()
 		result, err := translator.Translate(in, opts)
 		require.NoError(t, err)
 		gw := &result.Gateways[0]
-		loaded, err := client.Load("random", World(&in.Gateways[0], gw, in, opts, allAccounts()))
+		loaded, err := client.Load("random", World(&in.Gateways[0], gw, in, opts, generate.Accounts()))
 		require.NoError(t, err)
 		require.True(t, loaded.Ready(), "Authorino refused what was emitted: %+v", loaded.AuthConfigs)
 		list := make([]requests.Request, perWorld)
 		for i := range list {
-			list[i] = g.request()
+			list[i] = g.Request()
 		}
 		judged, err := Ask(client, "random", &in.Gateways[0], gw, opts, ShapeFor(opts), list)
 		require.NoError(t, err)

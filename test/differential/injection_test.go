@@ -30,7 +30,7 @@ var places = map[string]func(p *v1alpha1.XAccessPolicy, text string){
 	"account":           func(p *v1alpha1.XAccessPolicy, s string) { p.Spec.Rules[0].Source.ServiceAccount.Name = s },
 	"account namespace": func(p *v1alpha1.XAccessPolicy, s string) { p.Spec.Rules[0].Source.ServiceAccount.Namespace = s },
 	"spiffe": func(p *v1alpha1.XAccessPolicy, s string) {
-		p.Spec.Rules[0].Source = &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE, SPIFFE: ptr(v1alpha1.AuthorizationSourceSPIFFE("spiffe://td/" + s))}
+		p.Spec.Rules[0].Source = &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE, SPIFFE: new(v1alpha1.AuthorizationSourceSPIFFE("spiffe://td/" + s))}
 	},
 	"header value": func(p *v1alpha1.XAccessPolicy, s string) {
 		p.Spec.Rules[0].Authorization.Headers = []v1alpha1.HTTPHeaderMatch{{Name: "x-team", Value: s}}
@@ -39,13 +39,13 @@ var places = map[string]func(p *v1alpha1.XAccessPolicy, text string){
 		p.Spec.Rules[0].Authorization.Headers = []v1alpha1.HTTPHeaderMatch{{Name: v1alpha1.HTTPHeaderName(s), Value: "x"}}
 	},
 	"header regex": func(p *v1alpha1.XAccessPolicy, s string) {
-		p.Spec.Rules[0].Authorization.Headers = []v1alpha1.HTTPHeaderMatch{{Type: ptr(v1alpha1.HeaderMatchRegularExpression), Name: "x-team", Value: s}}
+		p.Spec.Rules[0].Authorization.Headers = []v1alpha1.HTTPHeaderMatch{{Type: new(v1alpha1.HeaderMatchRegularExpression), Name: "x-team", Value: s}}
 	},
 	"path": func(p *v1alpha1.XAccessPolicy, s string) {
-		p.Spec.Rules[0].Authorization.Paths = []v1alpha1.HTTPPathMatch{{Value: ptr("/" + s)}}
+		p.Spec.Rules[0].Authorization.Paths = []v1alpha1.HTTPPathMatch{{Value: new("/" + s)}}
 	},
 	"path regex": func(p *v1alpha1.XAccessPolicy, s string) {
-		p.Spec.Rules[0].Authorization.Paths = []v1alpha1.HTTPPathMatch{{Type: ptr(v1alpha1.PathMatchRegularExpression), Value: ptr("/" + s)}}
+		p.Spec.Rules[0].Authorization.Paths = []v1alpha1.HTTPPathMatch{{Type: new(v1alpha1.PathMatchRegularExpression), Value: new("/" + s)}}
 	},
 	"host": func(p *v1alpha1.XAccessPolicy, s string) {
 		p.Spec.Rules[0].Authorization.Hosts = []v1alpha1.Hostname{v1alpha1.Hostname(s)}
@@ -65,7 +65,7 @@ var places = map[string]func(p *v1alpha1.XAccessPolicy, text string){
 	"cel": func(p *v1alpha1.XAccessPolicy, s string) {
 		p.Spec.Rules[0].Authorization = &v1alpha1.AuthorizationRule{Type: v1alpha1.AuthorizationRuleTypeCEL, CEL: &v1alpha1.AccessPolicyCELRule{Expression: s}}
 	},
-	"section": func(p *v1alpha1.XAccessPolicy, s string) { p.Spec.TargetRefs[0].SectionName = ptr(gwv1.SectionName(s)) },
+	"section": func(p *v1alpha1.XAccessPolicy, s string) { p.Spec.TargetRefs[0].SectionName = new(gwv1.SectionName(s)) },
 }
 
 func mcpOf(p *v1alpha1.XAccessPolicy) *v1alpha1.MCPAttributes {

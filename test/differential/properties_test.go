@@ -3,12 +3,12 @@ package differential
 import (
 	"encoding/json"
 	"flag"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"accesspolicy-operator/test/generate"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
@@ -19,14 +19,14 @@ var (
 	pairs = flag.Int("pairs", 20000, "how many pairs of policies and requests the differential test compares")
 )
 
-func newGenerator(t testing.TB) generator {
+func newGenerator(t testing.TB) generate.Generator {
 	t.Helper()
 	s := *seed
 	if s == 0 {
 		s = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d (repeat with -args -seed=%d)", s, s)
-	return generator{rand.New(rand.NewPCG(s, s))}
+	return generate.New(s)
 }
 
 // bytesOf is everything that a result shows, as text.
@@ -55,9 +55,9 @@ func bytesOf(t *testing.T, r *translator.Result) string {
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
 	g := newGenerator(t)
 	for range 300 {
-		opts, err := g.settings().Options()
+		opts, err := g.Settings().Options()
 		require.NoError(t, err)
-		in := g.input()
+		in := g.Input()
 		first, err := translator.Translate(in, opts)
 		require.NoError(t, err)
 		for range 3 {
@@ -75,14 +75,14 @@ func TestExpressedIsNeverWiderThanThePlan(t *testing.T) {
 	g := newGenerator(t)
 	granted := 0
 	for range 1500 {
-		opts, err := g.settings().Options()
+		opts, err := g.Settings().Options()
 		require.NoError(t, err)
-		in := g.input()
+		in := g.Input()
 		result, err := translator.Translate(in, opts)
 		require.NoError(t, err)
 		gw := &result.Gateways[0]
 		for range 30 {
-			r := g.request().Plan(opts.Profile, opts.Kuadrant.SPIFFEFrom == kuadrant.SPIFFEFromXFCC)
+			r := g.Request().Plan(opts.Profile, opts.Kuadrant.SPIFFEFrom == kuadrant.SPIFFEFromXFCC)
 			expressed := plan.Select(gw.Kuadrant.Expressed, "", r.Host)
 			if expressed == nil || !expressed.Decide(r).Allowed {
 				continue
@@ -92,6 +92,46 @@ func TestExpressedIsNeverWiderThanThePlan(t *testing.T) {
 		}
 	}
 	require.Greater(t, granted, 1000, "too few requests were granted for the test to mean anything")
+}
+
+// The same for Envoy Gateway, where a request meets the plan of the listener that it arrives on.
+func TestEnvoyGatewayIsNeverWiderThanThePlan(t *testing.T) {
+	g := newGenerator(t)
+	granted, narrower := 0, 0
+	for range 1500 {
+		opts, in := generatedForEnvoyGateway(t, g)
+		result, err := translator.Translate(in, opts)
+		require.NoError(t, err)
+		gw := &result.Gateways[0]
+		for range 30 {
+			r := g.Request().Plan(opts.Profile, false)
+			for _, l := range in.Gateways[0].Spec.Listeners {
+				expressed, full := plan.Select(gw.EnvoyGateway.Expressed, string(l.Name), r.Host), plan.Select(gw.Plans, string(l.Name), r.Host)
+				switch has, should := expressed.Decide(r).Allowed, full.Decide(r).Allowed; {
+				case has && !should:
+					t.Fatalf("listener %s: granted by %s, and the plan denies: %+v", l.Name, expressed.Decide(r).By, r)
+				case has:
+					granted++
+				case should:
+					narrower++
+				}
+			}
+		}
+	}
+	t.Logf("%d granted, %d granted by the plan and not by what a SecurityPolicy can express", granted, narrower)
+	require.Greater(t, granted, 1000, "too few requests were granted for the test to mean anything")
+}
+
+// generatedForEnvoyGateway is a random world in which tokens and client certificates can be verified.
+func generatedForEnvoyGateway(t *testing.T, g generate.Generator) (translator.Options, translator.Input) {
+	t.Helper()
+	opts, err := g.Settings().Options()
+	require.NoError(t, err)
+	opts.Enforcers = translator.Enforcers{EnvoyGateway: true}
+	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = "https://issuer.example", `{"keys":[{"kty":"RSA"}]}`
+	in := g.Input()
+	in.ClientTraffic = generate.VerifiedCertificates(&in.Gateways[0])
+	return opts, in
 }
 
 func checkGrant(t *testing.T, result *translator.Result, gw *translator.GatewayResult, r plan.Request, d plan.Decision) {

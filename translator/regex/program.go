@@ -21,12 +21,15 @@ func ProgramSize(expr string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	size := 0
+	size := searchSize
 	for _, inst := range program.Inst {
 		size += byteInstructions(inst)
 	}
 	return size, nil
 }
+
+// searchSize is what RE2 puts before an expression to look for it anywhere in a value.
+const searchSize = 6
 
 // classSize is what a range with characters beyond ASCII takes at most: for each of the lengths 2 to 4 of their UTF-8 form
 // a first, a middle and a last part.

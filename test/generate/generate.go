@@ -1,4 +1,6 @@
-package differential
+// Package generate makes random worlds and requests, hostile ones among them, with which the plan is compared with what
+// the enforcers really do.
+package generate
 
 import (
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/requests"
@@ -53,15 +56,29 @@ var (
 	}
 )
 
-// generator makes random worlds.
-type generator struct{ *rand.Rand }
+// Generator makes random worlds.
+type Generator struct{ *rand.Rand }
 
-func pick[T any](g generator, list []T) T { return list[g.IntN(len(list))] }
+// New makes a generator; the same seed gives the same worlds and requests.
+func New(seed uint64) Generator { return Generator{rand.New(rand.NewPCG(seed, seed))} }
 
-func (g generator) chance(percent int) bool { return g.IntN(100) < percent }
+// Accounts lists the ServiceAccounts that callers have, as namespace/name.
+func Accounts() []string {
+	var out []string
+	for _, ns := range namespaces {
+		for _, name := range accounts {
+			out = append(out, ns+"/"+name)
+		}
+	}
+	return out
+}
+
+func pick[T any](g Generator, list []T) T { return list[g.IntN(len(list))] }
+
+func (g Generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 // some returns up to n distinct entries.
-func some[T any](g generator, list []T, n int) []T {
+func some[T any](g Generator, list []T, n int) []T {
 	order := g.Perm(len(list))
 	var out []T
 	for _, i := range order[:min(1+g.IntN(n), len(list))] {
@@ -70,9 +87,8 @@ func some[T any](g generator, list []T, n int) []T {
 	return out
 }
 
-func ptr[T any](v T) *T { return &v }
-
-func (g generator) settings() requests.Settings {
+// Settings are random settings of the operator.
+func (g Generator) Settings() requests.Settings {
 	s := requests.Settings{MaxNamedEvaluators: 1 + g.IntN(6)}
 	if g.chance(30) {
 		s.Profile = "generic"
@@ -87,7 +103,17 @@ func (g generator) settings() requests.Settings {
 	return s
 }
 
-func (g generator) input() translator.Input {
+// VerifiedCertificates has client certificates verified on a Gateway.
+func VerifiedCertificates(gw *gwv1.Gateway) []egv1a1.ClientTrafficPolicy {
+	p := egv1a1.ClientTrafficPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: gw.Name}}
+	p.Spec.TargetRefs = []egv1a1.TargetRef{{Group: gwv1.GroupName, Kind: "Gateway", Name: gwv1.ObjectName(gw.Name)}}
+	p.Spec.TLS = &egv1a1.ClientTLSSettings{ClientValidation: &egv1a1.ClientValidation{Mode: new(egv1a1.VerifyIfGiven),
+		CACertificateRefs: []gwv1.SecretObjectReference{{Kind: new(gwv1.Kind("ConfigMap")), Name: "agents-ca"}}}}
+	return []egv1a1.ClientTrafficPolicy{p}
+}
+
+// Input is a Gateway with random listeners and policies.
+func (g Generator) Input() translator.Input {
 	gw := gwv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "prod", UID: "11111111-1111-1111-1111-111111111111"}}
 	gw.Spec.GatewayClassName = "istio"
 	names := some(g, listeners, 3)
@@ -97,7 +123,7 @@ func (g generator) input() translator.Input {
 	for i, host := range names {
 		l := gwv1.Listener{Name: gwv1.SectionName(fmt.Sprintf("l%d", i)), Port: gwv1.PortNumber(pick(g, ports)), Protocol: gwv1.HTTPProtocolType}
 		if host != "" {
-			l.Hostname = ptr(gwv1.Hostname(host))
+			l.Hostname = new(gwv1.Hostname(host))
 		}
 		gw.Spec.Listeners = append(gw.Spec.Listeners, l)
 	}
@@ -112,7 +138,7 @@ func (g generator) input() translator.Input {
 	return in
 }
 
-func (g generator) policy(i int) v1alpha1.XAccessPolicy {
+func (g Generator) policy(i int) v1alpha1.XAccessPolicy {
 	// Names that could collide when joined with rule names.
 	name := pick(g, []string{"a", "a-b", "fail", "fail-close", "refuse"})
 	p := v1alpha1.XAccessPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: fmt.Sprintf("%s-%d", name, i),
@@ -122,7 +148,7 @@ func (g generator) policy(i int) v1alpha1.XAccessPolicy {
 	}
 	ref := v1alpha1.LocalPolicyTargetReferenceWithSectionName{LocalPolicyTargetReference: v1alpha1.LocalPolicyTargetReference{Group: gwv1.GroupName, Kind: "Gateway", Name: "prod"}}
 	if g.chance(25) {
-		ref.SectionName = ptr(gwv1.SectionName(fmt.Sprintf("l%d", g.IntN(4))))
+		ref.SectionName = new(gwv1.SectionName(fmt.Sprintf("l%d", g.IntN(4))))
 	}
 	p.Spec.TargetRefs = append(p.Spec.TargetRefs, ref)
 	p.Spec.Action = v1alpha1.ActionTypeAllow
@@ -140,7 +166,7 @@ func (g generator) policy(i int) v1alpha1.XAccessPolicy {
 	return p
 }
 
-func (g generator) rule(j int) v1alpha1.AccessRule {
+func (g Generator) rule(j int) v1alpha1.AccessRule {
 	r := v1alpha1.AccessRule{Name: pick(g, []string{"c", "b-c", "close", "rule"}) + fmt.Sprint(j)}
 	switch n := g.IntN(100); {
 	case n < 20:
@@ -151,7 +177,7 @@ func (g generator) rule(j int) v1alpha1.AccessRule {
 		}
 		r.Source = &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeServiceAccount, ServiceAccount: &sa}
 	case n < 97:
-		r.Source = &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE, SPIFFE: ptr(v1alpha1.AuthorizationSourceSPIFFE(g.spiffe()))}
+		r.Source = &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE, SPIFFE: new(v1alpha1.AuthorizationSourceSPIFFE(g.spiffe()))}
 	default:
 		r.Source = &v1alpha1.AccessRuleSource{Type: v1alpha1.AuthorizationSourceTypeSPIFFE}
 	}
@@ -161,11 +187,11 @@ func (g generator) rule(j int) v1alpha1.AccessRule {
 	return r
 }
 
-func (g generator) spiffe() string {
+func (g Generator) spiffe() string {
 	return fmt.Sprintf("spiffe://%s/ns/%s/sa/%s", pick(g, []string{"cluster.local", "td.example"}), pick(g, namespaces), pick(g, accounts))
 }
 
-func (g generator) authorization() *v1alpha1.AuthorizationRule {
+func (g Generator) authorization() *v1alpha1.AuthorizationRule {
 	a := &v1alpha1.AuthorizationRule{Type: v1alpha1.AuthorizationRuleTypeInline}
 	if g.chance(15) {
 		for _, m := range some(g, methodsHTTP, 3) {
@@ -199,17 +225,17 @@ func (g generator) authorization() *v1alpha1.AuthorizationRule {
 	return a
 }
 
-func (g generator) paths() []v1alpha1.HTTPPathMatch {
+func (g Generator) paths() []v1alpha1.HTTPPathMatch {
 	var out []v1alpha1.HTTPPathMatch
 	for range 1 + g.IntN(2) {
-		m := v1alpha1.HTTPPathMatch{Value: ptr(pick(g, paths))}
+		m := v1alpha1.HTTPPathMatch{Value: new(pick(g, paths))}
 		switch g.IntN(4) {
 		case 0:
-			m.Type = ptr(v1alpha1.PathMatchExact)
+			m.Type = new(v1alpha1.PathMatchExact)
 		case 1:
-			m.Type, m.Value = ptr(v1alpha1.PathMatchRegularExpression), ptr(pick(g, regexes))
+			m.Type, m.Value = new(v1alpha1.PathMatchRegularExpression), new(pick(g, regexes))
 		case 2:
-			m.Type = ptr(v1alpha1.PathMatchPathPrefix)
+			m.Type = new(v1alpha1.PathMatchPathPrefix)
 		default:
 			if g.chance(30) {
 				m.Value = nil
@@ -220,15 +246,15 @@ func (g generator) paths() []v1alpha1.HTTPPathMatch {
 	return out
 }
 
-func (g generator) headers() []v1alpha1.HTTPHeaderMatch {
+func (g Generator) headers() []v1alpha1.HTTPHeaderMatch {
 	m := v1alpha1.HTTPHeaderMatch{Name: v1alpha1.HTTPHeaderName(pick(g, []string{"x-team", "X-Team", "accept"})), Value: pick(g, teamValues)}
 	if g.chance(30) {
-		m.Type, m.Value = ptr(v1alpha1.HeaderMatchRegularExpression), pick(g, valueRegex)
+		m.Type, m.Value = new(v1alpha1.HeaderMatchRegularExpression), pick(g, valueRegex)
 	}
 	return []v1alpha1.HTTPHeaderMatch{m}
 }
 
-func (g generator) mcp() *v1alpha1.MCPAttributes {
+func (g Generator) mcp() *v1alpha1.MCPAttributes {
 	m := &v1alpha1.MCPAttributes{}
 	if g.chance(30) {
 		m.MCPBaseProtocolMethodsOption = v1alpha1.MCPBaseProtocolMethodsOptionMatch
@@ -261,8 +287,8 @@ func (g generator) mcp() *v1alpha1.MCPAttributes {
 	return m
 }
 
-// request is a call, most often one that the router passed on, often a forged one.
-func (g generator) request() requests.Request {
+// Request is a call, most often one that the router passed on, often a forged one.
+func (g Generator) Request() requests.Request {
 	r := requests.Request{Expect: requests.Deny}
 	switch n := g.IntN(100); {
 	case n < 45:
@@ -277,19 +303,19 @@ func (g generator) request() requests.Request {
 	if g.chance(20) {
 		r.HTTP.Method = pick(g, methodsHTTP)
 	}
-	r.HTTP.Host = ptr(g.host())
-	r.HTTP.Path = ptr(g.path())
+	r.HTTP.Host = new(g.host())
+	r.HTTP.Path = new(g.path())
 	r.HTTP.Headers = g.clientHeaders()
 	if g.chance(70) {
 		r.MCP = g.call()
 	}
 	if g.chance(10) {
-		r.Time = ptr(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+		r.Time = new(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
 	}
 	return r
 }
 
-func (g generator) host() string {
+func (g Generator) host() string {
 	host := pick(g, hosts)
 	switch g.IntN(12) {
 	case 0:
@@ -300,7 +326,7 @@ func (g generator) host() string {
 	return host
 }
 
-func (g generator) path() string {
+func (g Generator) path() string {
 	path := pick(g, paths)
 	if g.chance(20) {
 		path += pick(g, []string{"?a=b", "?/../", "/%2e%2e/admin", "//", "/./x", "%2Fx", `\x`, "/..", "/a%00", "/.hidden", "/a..b", "?"})
@@ -308,7 +334,7 @@ func (g generator) path() string {
 	return path
 }
 
-func (g generator) clientHeaders() map[string]string {
+func (g Generator) clientHeaders() map[string]string {
 	h := map[string]string{}
 	add := func(percent int, name string, values ...string) {
 		if g.chance(percent) {
@@ -332,7 +358,7 @@ func (g generator) clientHeaders() map[string]string {
 	return h
 }
 
-func (g generator) call() *requests.MCP {
+func (g Generator) call() *requests.MCP {
 	m := &requests.MCP{Method: pick(g, mcpCalls)}
 	switch m.Method {
 	case "tools/call":

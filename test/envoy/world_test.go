@@ -1,0 +1,307 @@
+package envoy_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"accesspolicy-operator/test/stack"
+	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/envoygateway"
+	"accesspolicy-operator/translator/requests"
+)
+
+const (
+	audience = "mcp-gateway"
+	class    = "shared"
+	backend  = "echo"
+	caName   = "agents-ca"
+	// upstreamAddress is one that hack/loopback adds: Envoy Gateway takes none in 127.0.0.0/8.
+	upstreamAddress = "192.0.2.1"
+	tlsName         = "server"
+	// settles is how long a change takes until Envoy has it, at the very most.
+	settles = 60 * time.Second
+)
+
+// world is one API server, one Envoy Gateway, and one Envoy that serves the Gateways
+// of all cases.
+type world struct {
+	*stack.Cluster
+	envoy  *stack.Envoy
+	echo   string // address
+	issuer string
+	keys   string
+	ca     *stack.Authority
+	tokens map[string]string
+	// workloads are client certificates by their SPIFFE ID.
+	workloads map[string]*tls.Certificate
+	served    int
+}
+
+// site is a case as it is served.
+type site struct {
+	name      string
+	namespace string
+	// ports has the port of a listener of the case.
+	ports map[string]string
+	// secure is set where listeners speak TLS, for client certificates.
+	secure bool
+	hosts  map[string]string
+	result *translator.GatewayResult
+	opts   translator.Options
+	file   *requests.File
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Cluster: stack.Start(t), tokens: map[string]string{}, workloads: map[string]*tls.Certificate{}, ca: stack.NewAuthority(t)}
+	w.StartEnvoyGateway(t)
+	w.echo = startEcho(t)
+	w.issuer, w.keys = w.Issuer(t)
+	proxy := stack.Object("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "envoy-gateway-system", class, map[string]any{"mergeGateways": true})
+	shared := stack.Object("gateway.networking.k8s.io/v1", "GatewayClass", "", class, map[string]any{
+		"controllerName": "gateway.envoyproxy.io/gatewayclass-controller",
+		"parametersRef":  map[string]any{"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": class, "namespace": "envoy-gateway-system"},
+	})
+	w.Apply(t, proxy, shared)
+	return w
+}
+
+// startEcho runs the upstream: it answers with what it was sent.
+func startEcho(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", upstreamAddress+":0")
+	require.NoError(t, err)
+	server := &http.Server{ReadHeaderTimeout: settles, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen := echo{Method: r.Method, Host: r.Host, Path: r.RequestURI, Headers: map[string]string{}}
+		for name, values := range r.Header {
+			seen.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+		}
+		text, _ := json.Marshal(seen)
+		w.Header().Set(headerEcho, base64.StdEncoding.EncodeToString(text)) // an answer to HEAD has no body
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().String()
+}
+
+// echo is a request as the upstream saw it.
+type echo struct {
+	Method, Host, Path string
+	Headers            map[string]string
+}
+
+const headerEcho = "x-echo"
+
+// add makes the case's Gateway, policies and routes. The Gateway's listeners get ports of their own, because one Envoy
+// serves all cases; a case whose callers have certificates is served with TLS.
+func (w *world) add(t *testing.T, name string, c *requests.Case) *site {
+	t.Helper()
+	s := w.translate(t, name, c)
+	gw := findGateway(c, s.result)
+	w.Apply(t, stack.Namespace(s.namespace))
+	listeners := s.listeners(t, gw)
+	for _, object := range s.result.EnvoyGateway.Objects {
+		u, err := envoygateway.Unstructured(object)
+		require.NoError(t, err)
+		u.SetNamespace(s.namespace)
+		u.SetOwnerReferences(nil)
+		w.Apply(t, u)
+	}
+	if s.secure {
+		w.certificates(t, s, gw.Name)
+	}
+	w.routes(t, s.namespace, gw.Name)
+	w.Apply(t, stack.Object("gateway.networking.k8s.io/v1", "Gateway", s.namespace, gw.Name, map[string]any{"gatewayClassName": class, "listeners": listeners}))
+	return s
+}
+
+// routes sends everything that arrives at a Gateway to the upstream.
+func (w *world) routes(t *testing.T, namespace, gateway string) {
+	t.Helper()
+	w.Apply(t, stack.Object("gateway.envoyproxy.io/v1alpha1", "Backend", namespace, backend, map[string]any{
+		"endpoints": []any{map[string]any{"ip": map[string]any{"address": upstreamAddress, "port": port(w.echo)}}}}))
+	w.Apply(t, stack.Object("gateway.networking.k8s.io/v1", "HTTPRoute", namespace, "all", map[string]any{
+		"parentRefs": []any{map[string]any{"name": gateway}},
+		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "Backend", "name": backend}}}},
+	}))
+}
+
+// translate makes the SecurityPolicies for the API server's own issuer.
+func (w *world) translate(t *testing.T, name string, c *requests.Case) *site {
+	t.Helper()
+	opts := c.Options
+	opts.Enforcers = translator.Enforcers{EnvoyGateway: true}
+	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = w.issuer, w.keys
+	result, err := translator.Translate(c.Set.Input(), opts)
+	require.NoError(t, err)
+	gateway, err := requests.Gateway(c.File, result)
+	require.NoError(t, err)
+	s := &site{name: name, namespace: fmt.Sprintf("case-%d-%s", w.served, shortName(name)), ports: map[string]string{}, hosts: map[string]string{},
+		result: gateway, opts: opts, file: c.File}
+	w.served++
+	for _, r := range c.File.Requests {
+		s.secure = s.secure || r.Caller.SPIFFE != ""
+	}
+	return s
+}
+
+func shortName(name string) string {
+	name = strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(name))
+	return strings.Trim(name[:min(len(name), 40)], "-")
+}
+
+func findGateway(c *requests.Case, result *translator.GatewayResult) *gwv1.Gateway {
+	for i := range c.Set.Gateways {
+		if gw := &c.Set.Gateways[i]; gw.Namespace == result.Gateway.Namespace && gw.Name == result.Gateway.Name {
+			return gw
+		}
+	}
+	return nil
+}
+
+func (s *site) listeners(t *testing.T, gw *gwv1.Gateway) []any {
+	t.Helper()
+	var out []any
+	for _, l := range gw.Spec.Listeners {
+		if l.Protocol != gwv1.HTTPProtocolType && l.Protocol != gwv1.HTTPSProtocolType {
+			continue
+		}
+		free := stack.FreeAddress(t)
+		s.ports[string(l.Name)] = free
+		listener := map[string]any{"name": string(l.Name), "port": port(free), "protocol": "HTTP"}
+		if l.Hostname != nil {
+			listener["hostname"] = string(*l.Hostname)
+			s.hosts[string(l.Name)] = string(*l.Hostname)
+		}
+		if s.secure {
+			listener["protocol"] = "HTTPS"
+			listener["tls"] = map[string]any{"mode": "Terminate", "certificateRefs": []any{map[string]any{"name": tlsName}}}
+		}
+		out = append(out, listener)
+	}
+	return out
+}
+
+func port(address string) int64 {
+	_, text, _ := net.SplitHostPort(address)
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// certificates gives the listeners a certificate, and has clients' certificates verified.
+func (w *world) certificates(t *testing.T, s *site, gateway string) {
+	t.Helper()
+	chain, key := w.ca.Server(t, "gateway.example.test")
+	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+		"stringData": map[string]any{"tls.crt": string(chain), "tls.key": string(key)}}}
+	secret.SetNamespace(s.namespace)
+	secret.SetName(tlsName)
+	ca := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"ca.crt": string(w.ca.PEM())}}}
+	ca.SetNamespace(s.namespace)
+	ca.SetName(caName)
+	w.Apply(t, secret, ca, stack.Object("gateway.envoyproxy.io/v1alpha1", "ClientTrafficPolicy", s.namespace, gateway, map[string]any{
+		"targetRefs": []any{map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": gateway}},
+		"tls": map[string]any{"clientValidation": map[string]any{"mode": "VerifyIfGiven",
+			"caCertificateRefs": []any{map[string]any{"kind": "ConfigMap", "name": caName}}}},
+	}))
+}
+
+// token is a token of a ServiceAccount (namespace/name), which is created if it is not there.
+func (w *world) token(t *testing.T, account string, audiences ...string) string {
+	t.Helper()
+	key := account + " " + strings.Join(audiences, " ")
+	if token, ok := w.tokens[key]; ok {
+		return token
+	}
+	namespace, name, _ := strings.Cut(account, "/")
+	w.Apply(t, stack.Namespace(namespace), stack.ServiceAccount(namespace, name))
+	w.tokens[key] = w.Token(t, namespace, name, audiences...)
+	return w.tokens[key]
+}
+
+// serve starts Envoy and waits until Envoy Gateway has accepted every policy and Envoy every configuration.
+func (w *world) serve(t *testing.T, sites []*site) {
+	t.Helper()
+	w.envoy = w.StartEnvoyOfClass(t, class)
+	for _, s := range sites {
+		for _, object := range s.result.EnvoyGateway.Objects {
+			u := stack.Object("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", s.namespace, object.Name, nil)
+			eventually(t, s.name+": SecurityPolicy "+object.Name+" is accepted", func(ctx context.Context) error {
+				if err := w.Client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+					return err
+				}
+				return acceptedBy(u)
+			})
+		}
+		w.listening(t, s.ports)
+	}
+	w.notRejected(t)
+}
+
+// listening waits until Envoy listens for all.
+func (w *world) listening(t *testing.T, ports map[string]string) {
+	t.Helper()
+	for name, address := range ports {
+		eventually(t, "Envoy listens for "+name, func(context.Context) error {
+			connection, err := net.DialTimeout("tcp", address, time.Second)
+			if err == nil {
+				err = connection.Close()
+			}
+			return err
+		})
+	}
+}
+
+func (w *world) notRejected(t *testing.T) {
+	t.Helper()
+	rejected, why, err := w.envoy.Rejected(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, rejected, "Envoy refuses what Envoy Gateway made of it: %s", why)
+}
+
+// acceptedBy returns nil if every ancestor of a policy of Envoy Gateway has it accepted in its last generation.
+func acceptedBy(u *unstructured.Unstructured) error {
+	ancestors, _, _ := unstructured.NestedSlice(u.Object, "status", "ancestors")
+	if len(ancestors) == 0 {
+		return fmt.Errorf("no status yet")
+	}
+	for _, a := range ancestors {
+		conditions, _ := a.(map[string]any)["conditions"].([]any)
+		for _, c := range conditions {
+			c := c.(map[string]any)
+			if c["type"] == "Accepted" && (c["status"] != "True" || c["observedGeneration"] != u.GetGeneration()) {
+				return fmt.Errorf("%v", c)
+			}
+		}
+	}
+	return nil
+}
+
+func eventually(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	deadline := time.Now().Add(settles)
+	for {
+		err := try(t.Context())
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %s: %v", what, settles, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
