@@ -246,7 +246,7 @@ func TestUsage(t *testing.T) {
 		"can -f - --as a/b --as c/d --path /":                     "--as: a caller has one token, not those of a/b and c/d",
 		"can -f - --resource a --mcp-method tools/call":           "--resource does not go with --mcp-method tools/call, only with methods of resources/",
 		"can -f - --as spiffe://a/b --as spiffe://a/c --path /":   "--as: a caller has one SPIFFE ID, not spiffe://a/b and spiffe://a/c",
-		"test --enforcer nobody":                                  `--enforcer is "nobody"; it can be plan or kuadrant`,
+		"test --enforcer nobody":                                  `--enforcer is "nobody"; it can be plan or kuadrant or envoy-gateway`,
 		"translate -f - --token-verification jwt":                 `token issuer "": verification by jwt needs the URL of the cluster's issuer`,
 		"translate -f - --max-named-evaluators 0":                 "--max-named-evaluators is 0; at least 1 is needed",
 		"translate -f - --trust-domain https://example.com":       `trust domain: "https://example.com" is not a SPIFFE trust domain`,

@@ -37,7 +37,7 @@ func (c *call) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&c.headers, "header", nil, "header that the client sends, `NAME=VALUE`; can be repeated")
 	flags.StringVar(&c.gateway, "gateway", "", "Gateway as `NAMESPACE/NAME`; needed when policies target several")
 	flags.StringVar(&c.listener, "listener", "", "listener `NAME`; else the one whose host name fits best")
-	flags.StringVar(&c.enforcer, "enforcer", string(requests.AgainstPlan), "`NAME`: plan (what the policies say) or kuadrant (what the generated AuthPolicies express)")
+	flags.StringVar(&c.enforcer, flagEnforcer, string(requests.AgainstPlan), againstHelp)
 	flags.StringVarP(&c.output, "output", "o", "text", "`FORMAT`: text or json")
 }
 
@@ -47,7 +47,7 @@ func (c *call) request(cmd *cobra.Command) (requests.Request, error) {
 	if err := oneOf("output", c.output, "text", "json"); err != nil {
 		return r, err
 	}
-	if err := oneOf("enforcer", c.enforcer, string(requests.AgainstPlan), string(requests.AgainstKuadrant)); err != nil {
+	if err := oneOf(flagEnforcer, c.enforcer, against()...); err != nil {
 		return r, err
 	}
 	if err := c.caller(&r.Caller); err != nil {

@@ -45,7 +45,10 @@ func (a *app) can(cmd *cobra.Command, c *call) error {
 	if err != nil {
 		return err
 	}
-	t, err := a.translation(cmd)
+	t, err := a.translation(cmd, func(opts *translator.Options) error {
+		decideFor(opts, requests.Against(c.enforcer))
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -54,11 +57,15 @@ func (a *app) can(cmd *cobra.Command, c *call) error {
 		return err
 	}
 	a.remark(c, t)
-	wire := request.Plan(t.opts.Profile, t.opts.Kuadrant.SPIFFEFrom == kuadrant.SPIFFEFromXFCC)
-	said, expressed := plan.Select(gw.Plans, c.listener, wire.Host), plan.Select(gw.Kuadrant.Expressed, "", wire.Host)
+	byEnvoy := c.enforcer == string(requests.AgainstEnvoyGateway)
+	wire := request.Plan(t.opts.Profile, !byEnvoy && t.opts.Kuadrant.SPIFFEFrom == kuadrant.SPIFFEFromXFCC)
+	said, expressed := plan.Select(gw.Plans, c.listener, wire.Host), plan.Select(gw.Kuadrant.Expressed, "", wire.Host) // Kuadrant chooses by host name
+	if byEnvoy {
+		expressed = plan.Select(gw.EnvoyGateway.Expressed, c.listener, wire.Host)
+	}
 	p := said
-	if c.enforcer == string(requests.AgainstKuadrant) {
-		p = expressed // Kuadrant chooses by host name
+	if c.enforcer != string(requests.AgainstPlan) {
+		p = expressed
 	}
 	if p == nil {
 		return fmt.Errorf("no listener of Gateway %s takes the host %q; ask with --host or --listener", gw.Gateway, wire.Host)

@@ -21,7 +21,7 @@ func (a *app) explainCommand() *cobra.Command {
 			if err := oneOf("output", output, "text", "json"); err != nil {
 				return err
 			}
-			t, err := a.translation(cmd)
+			t, err := a.translation(cmd, asConfigured)
 			if err != nil {
 				return err
 			}

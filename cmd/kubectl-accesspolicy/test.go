@@ -63,13 +63,13 @@ With -f, more manifests are read for every file.
 			if err := oneOf("output", output, "text", "json", "junit"); err != nil {
 				return err
 			}
-			if err := oneOf("enforcer", enforcer, string(requests.AgainstPlan), string(requests.AgainstKuadrant)); err != nil {
+			if err := oneOf(flagEnforcer, enforcer, against()...); err != nil {
 				return err
 			}
 			return a.test(cmd, args, printerFor(output, a.stdout, verbose), requests.Against(enforcer))
 		},
 	}
-	cmd.Flags().StringVar(&enforcer, "enforcer", string(requests.AgainstPlan), "`NAME`: plan (what the policies say) or kuadrant (what the generated AuthPolicies express)")
+	cmd.Flags().StringVar(&enforcer, flagEnforcer, string(requests.AgainstPlan), againstHelp)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT`: text, json or junit")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show what passes as well")
 	return cmd
@@ -159,7 +159,7 @@ func (a *app) runFile(cmd *cobra.Command, path string, against requests.Against)
 	if filepath.Base(path) == requestFile {
 		s.name = filepath.Dir(path)
 	}
-	t, file, err := a.fileTranslation(cmd, path)
+	t, file, err := a.fileTranslation(cmd, path, against)
 	if err != nil {
 		s.err = err
 		return s
@@ -176,7 +176,7 @@ func (a *app) runFile(cmd *cobra.Command, path string, against requests.Against)
 }
 
 // fileTranslation reads a request file and translates the policies that it speaks of.
-func (a *app) fileTranslation(cmd *cobra.Command, path string) (*translation, *requests.File, error) {
+func (a *app) fileTranslation(cmd *cobra.Command, path string, against requests.Against) (*translation, *requests.File, error) {
 	text, err := readFile(path)
 	if err != nil {
 		return nil, nil, err
@@ -206,6 +206,7 @@ func (a *app) fileTranslation(cmd *cobra.Command, path string) (*translation, *r
 	if len(l.set.Gateways) == 0 {
 		l.set.AssumeGateways()
 	}
+	decideFor(&opts, against)
 	t, err := translate(l, opts)
 	return t, file, err
 }

@@ -10,16 +10,18 @@ import (
 
 	"accesspolicy-operator/cmd/internal/settings"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/requests"
 )
 
 func (a *app) translateCommand() *cobra.Command {
 	var output string
+	var emission emission
 	cmd := &cobra.Command{
 		Use:   "translate -f FILE",
 		Short: "Write the objects that enforce the policies",
-		Long: `Write the Kuadrant AuthPolicies that enforce the policies.
+		Long: `Write the Kuadrant AuthPolicies, or the Envoy Gateway SecurityPolicies, that enforce the policies.
 
 A policy that cannot be taken grants nothing, but its target is closed all the same, so the
 objects are written whenever the input can be read. What is wrong is said on stderr.
@@ -31,7 +33,7 @@ A Gateway that is not in the input is assumed to exist.
 			if err := oneOf("output", output, "yaml", "json"); err != nil {
 				return err
 			}
-			t, err := a.translation(cmd)
+			t, err := a.translation(cmd, emission.set)
 			if err != nil {
 				return err
 			}
@@ -45,6 +47,7 @@ A Gateway that is not in the input is assumed to exist.
 			return t.exit()
 		},
 	}
+	emission.register(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "`FORMAT`: yaml or json (one List)")
 	return cmd
 }
@@ -54,6 +57,13 @@ func writeObjects(w io.Writer, result *translator.Result, output string) error {
 	for _, gw := range result.Gateways {
 		for _, ap := range gw.Kuadrant.Objects {
 			u, err := kuadrant.Unstructured(ap)
+			if err != nil {
+				return err
+			}
+			objects = append(objects, u.Object)
+		}
+		for _, sp := range gw.EnvoyGateway.Objects {
+			u, err := envoygateway.Unstructured(sp)
 			if err != nil {
 				return err
 			}

@@ -24,11 +24,14 @@ type translation struct {
 	faults []diagnostic
 }
 
-// translation reads what -f names and translates it.
-func (a *app) translation(cmd *cobra.Command) (*translation, error) {
+// translation reads what -f names and translates it. adjust may change the options.
+func (a *app) translation(cmd *cobra.Command, adjust func(*translator.Options) error) (*translation, error) {
 	opts, err := a.config.Options(cmd.Flags(), requests.Settings{})
 	if err != nil {
 		return nil, usage("%s", err)
+	}
+	if err := adjust(&opts); err != nil {
+		return nil, err
 	}
 	if len(a.files) == 0 {
 		return nil, usage("nothing to read; name a file or folder with -f, or - for stdin")
@@ -69,6 +72,9 @@ func dropOwn(set *manifest.Set) {
 		return own
 	})
 }
+
+// asConfigured is for verbs that look at the plan alone.
+func asConfigured(*translator.Options) error { return nil }
 
 // usesTokens reports whether some plan looks at ServiceAccount tokens, and so at their audience.
 func (t *translation) usesTokens() bool {

@@ -36,14 +36,14 @@ func sampleFiles(t *testing.T) []string {
 	return samples
 }
 
-// TestSamplesAreGoldenCases compares everything but what the generator says it
-// changes.
 // withoutEnvoyGateway leaves out what only Envoy Gateway needs beside the policies of a case.
 func withoutEnvoyGateway(manifests []byte) []byte {
 	documents := bytes.Split(manifests, []byte("\n---\n"))
 	return bytes.Join(slices.DeleteFunc(documents, func(d []byte) bool { return bytes.Contains(d, []byte("kind: ClientTrafficPolicy")) }), []byte("\n---\n"))
 }
 
+// TestSamplesAreGoldenCases compares everything but what the generator says it
+// changes.
 func TestSamplesAreGoldenCases(t *testing.T) {
 	for _, file := range sampleFiles(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -136,7 +136,7 @@ func (e *emission) verifiable(s plan.Source, listener string) (plan.Source, stri
 		why := ""
 		switch {
 		case c.jwt != nil && !e.opts.verifiesTokens():
-			why = "the issuer of ServiceAccount tokens or its keys (JWKS) are not known, so no token can be verified"
+			why = "the issuer of ServiceAccount tokens or its keys (JWKS) are not known, so no token can be verified; give both"
 		case c.cel != "":
 			why = e.uncertain(listener)
 		}
