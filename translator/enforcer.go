@@ -72,7 +72,7 @@ func Choose(s Situation) (Enforcers, string) {
 		wish = *s.Annotation
 	}
 	if !slices.Contains(EnforcerNames(), wish) {
-		problem = fmt.Sprintf("the annotation %s has the value %q, and %s are known; what enforces the policies stays as it is",
+		problem = fmt.Sprintf("the annotation %s has the value %s, and %s are known; what enforces the policies stays as it is",
 			AnnotationEnforcer, shorten(wish), strings.Join(EnforcerNames(), ", "))
 		wish = s.Default
 		if !s.Emitted.None() {
