@@ -61,12 +61,13 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, err)
 			c.golden(t, "plan.txt", plans(result))
 			c.golden(t, "kuadrant.yaml", objects(t, result))
-			c.golden(t, "envoygateway.yaml", securityPolicies(t, c.onEnvoyGateway(t)))
-			c.golden(t, "status.yaml", status(t, result, c.onEnvoyGateway(t)))
+			onEnvoyGateway := c.onEnvoyGateway(t)
+			c.golden(t, "envoygateway.yaml", securityPolicies(t, onEnvoyGateway))
+			c.golden(t, "status.yaml", status(t, result, onEnvoyGateway))
 			for _, against := range []requests.Against{requests.AgainstPlan, requests.AgainstKuadrant, requests.AgainstEnvoyGateway} {
 				of := result
 				if against == requests.AgainstEnvoyGateway {
-					of = c.onEnvoyGateway(t)
+					of = onEnvoyGateway
 				}
 				outcomes, err := requests.Run(c.File, of, c.Options, against)
 				require.NoError(t, err)

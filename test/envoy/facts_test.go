@@ -61,6 +61,8 @@ var expressions = []struct{ text, want string }{
 	{`connection.mtls && connection.uri_san_peer_certificate == 'spiffe://a/b'`, fails},
 	{`request.headers['x-team'].matches('` + strings.Repeat("a", 94) + `')`, fails}, // 100 instructions
 	{`request.headers['x-team'].matches('` + strings.Repeat("a", 97) + `')`, refused},
+	{strings.Repeat("1 + ", 37) + "1 > 0", holds}, // envoygateway.MaxNesting
+	{strings.Repeat("1 + ", 60) + "1 > 0", refused},
 	{`['a', 'blue'].exists(x, x == request.headers['x-team'])`, refused},
 	{`['blue'].all(x, x == request.headers['x-team'])`, refused},
 	{`request.headers['x-team'] + 'x' == 'bluex'`, fails},

@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -277,15 +279,15 @@ func (w *world) notRejected(t *testing.T) {
 func acceptedBy(u *unstructured.Unstructured) error {
 	ancestors, _, _ := unstructured.NestedSlice(u.Object, "status", "ancestors")
 	if len(ancestors) == 0 {
-		return fmt.Errorf("no status yet")
+		return errors.New("no status yet")
 	}
 	for _, a := range ancestors {
 		conditions, _ := a.(map[string]any)["conditions"].([]any)
-		for _, c := range conditions {
-			c := c.(map[string]any)
-			if c["type"] == "Accepted" && (c["status"] != "True" || c["observedGeneration"] != u.GetGeneration()) {
-				return fmt.Errorf("%v", c)
-			}
+		if !slices.ContainsFunc(conditions, func(c any) bool {
+			condition, _ := c.(map[string]any)
+			return condition["type"] == "Accepted" && condition["status"] == "True" && condition["observedGeneration"] == u.GetGeneration()
+		}) {
+			return fmt.Errorf("not accepted: %v", conditions)
 		}
 	}
 	return nil

@@ -178,11 +178,8 @@ func (e *emission) refuse(p, expressed *plan.Plan) []egv1a1.AuthorizationRule {
 				if len(less.Methods) > 0 {
 					conditions = conditions.header(headerMethod, less.Methods...)
 				}
-				rule, _ := c.rule(conditions)
-				rule.Name, rule.Action = "refuse/"+ruleName(r.Origin, 0), egv1a1.ActionDeny
-				if len(out) > 0 {
-					rule.Name = "refuse/" + ruleName(r.Origin, len(out))
-				}
+				rule := c.rule(conditions)
+				rule.Name, rule.Action = ruleName("refuse/"+r.Origin.String(), len(out)), egv1a1.ActionDeny
 				out = append(out, rule)
 			}
 			kept.Rules = append(kept.Rules, less)

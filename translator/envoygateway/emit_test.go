@@ -164,6 +164,16 @@ func TestTooLargeIsClosed(t *testing.T) {
 	require.False(t, out.Expressed[0].Decide(plan.Request{}).Allowed)
 }
 
+// Envoy would refuse an expression that is nested too deep, and with it everybody's rules. What a user may write is not that
+// deep; the limit is for what is made of it.
+func TestDeepExpressionsAreTooMuch(t *testing.T) {
+	for terms, taken := range map[int]bool{37: true, 40: false} {
+		why, err := tooMuch(strings.Repeat("1 + ", terms) + "1 > 0")
+		require.NoError(t, err)
+		require.Equal(t, taken, why == "", "%d: %s", terms, why)
+	}
+}
+
 func TestOtherPeoplesObjectIsLeftAlone(t *testing.T) {
 	in := wide(rule("system:serviceaccount:demo:reader"))
 	in.Existing = []egv1a1.SecurityPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "prod-auth"}}}
@@ -190,10 +200,10 @@ func TestRuleNamesAreUniqueAndFit(t *testing.T) {
 	long := plan.Origin{Policy: types.NamespacedName{Namespace: "demo", Name: strings.Repeat("p", 253)}, Rule: "r"}
 	seen := map[string]bool{}
 	for n := range 5 {
-		name := ruleName(long, n)
+		name := ruleName("refuse/"+long.String(), n)
 		require.LessOrEqual(t, len(name), MaxRuleName)
 		require.False(t, seen[name])
 		seen[name] = true
 	}
-	require.Equal(t, "demo/tools/one#2", ruleName(rule("x").Origin, 1))
+	require.Equal(t, "demo/tools/one#2", ruleName(rule("x").Origin.String(), 1))
 }

@@ -24,6 +24,9 @@ const (
 	MaxHeaderName = 256
 	// MaxProgram is the greatest size of a regular expression that Envoy's CEL runs, in instructions of RE2.
 	MaxProgram = 100
+	// MaxNesting is the greatest depth of a rule's CEL as cel.Nesting counts it. Envoy reads 100 and needs some for what
+	// stands around it.
+	MaxNesting = 80
 	// MaxObject is the greatest size of the object as JSON in bytes: etcd refuses requests over 1.5 MiB, and managed
 	// fields need room beside it.
 	MaxObject = 1_300_000

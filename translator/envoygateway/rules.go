@@ -71,19 +71,35 @@ func allow(r *plan.Rule, p plan.Profile) ([]egv1a1.AuthorizationRule, string, er
 			return nil, "", err
 		}
 		for _, alternative := range alternatives {
-			rule, size := c.rule(alternative)
-			if size > MaxExpression {
-				return nil, fmt.Sprintf("it needs %d characters of CEL in a SecurityPolicy, %d are allowed; shorten its paths, headers or expression, or split it", size, MaxExpression), nil
+			rule := c.rule(alternative)
+			if why, err := tooMuch(rule.CEL); why != "" || err != nil {
+				return nil, why, err
 			}
-			rule.Name, rule.Action = ruleName(r.Origin, len(out)), egv1a1.ActionAllow
+			rule.Name, rule.Action = ruleName(r.Origin.String(), len(out)), egv1a1.ActionAllow
 			out = append(out, rule)
 		}
 	}
 	return out, "", nil
 }
 
-// rule joins a caller and a part, and returns the length of the CEL.
-func (c caller) rule(p part) (egv1a1.AuthorizationRule, int) {
+// tooMuch returns which limit an expression exceeds, or "". Envoy Gateway would accept one that is nested too deep, and Envoy
+// refuse it together with everybody's rules. An error is a fault of ours.
+func tooMuch(text string) (string, error) {
+	if size := utf8.RuneCountInString(text); size > MaxExpression {
+		return fmt.Sprintf("it needs %d characters of CEL in a SecurityPolicy, %d are allowed; shorten its paths, headers or expression, or split it", size, MaxExpression), nil
+	}
+	if text == "" {
+		return "", nil
+	}
+	depth, err := cel.Nesting(text)
+	if err == nil && depth > MaxNesting {
+		return fmt.Sprintf("its CEL is nested %d deep, %d are allowed; write it flatter", depth, MaxNesting), nil
+	}
+	return "", err
+}
+
+// rule joins a caller and a part.
+func (c caller) rule(p part) egv1a1.AuthorizationRule {
 	var rule egv1a1.AuthorizationRule
 	if c.jwt != nil || len(p.headers) > 0 {
 		rule.Principal = &egv1a1.Principal{JWT: c.jwt, Headers: p.headers}
@@ -92,7 +108,7 @@ func (c caller) rule(p part) (egv1a1.AuthorizationRule, int) {
 	if rule.Principal == nil && rule.CEL == "" {
 		rule.CEL = "true" // the CRD asks for one of them
 	}
-	return rule, utf8.RuneCountInString(rule.CEL)
+	return rule
 }
 
 // parts returns the alternatives of a rule; none where no request can satisfy it.
@@ -207,10 +223,9 @@ func unsupported(r *plan.Rule) string {
 	return ""
 }
 
-// ruleName is namespace/policy/rule, with #2 and so on for the further authorization rules of one rule, cut to the length
-// that fits with a hash of the whole in its place.
-func ruleName(origin plan.Origin, n int) string {
-	name := origin.String()
+// ruleName is the name of a rule, with #2 and so on for the further authorization rules of one, cut to the length that fits
+// with a hash of the whole in its place.
+func ruleName(name string, n int) string {
 	if n > 0 {
 		name = fmt.Sprintf("%s#%d", name, n+1)
 	}

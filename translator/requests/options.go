@@ -25,22 +25,6 @@ type Settings struct {
 	Verify             string   `json:"verify,omitempty"`
 	Issuer             string   `json:"issuer,omitempty"`
 	MaxNamedEvaluators int      `json:"maxNamedEvaluators,omitempty"`
-	// Enforcer is kuadrant (also for ""), envoy-gateway or both.
-	Enforcer string `json:"enforcer,omitempty"`
-	// JWKS are the keys of Issuer as a JSON Web Key Set, which only Envoy Gateway needs.
-	JWKS string `json:"jwks,omitempty"`
-}
-
-func (s Settings) enforcers() (translator.Enforcers, error) {
-	switch s.Enforcer {
-	case "", translator.EnforcerKuadrant:
-		return translator.Enforcers{Kuadrant: true}, nil
-	case translator.EnforcerEnvoyGateway:
-		return translator.Enforcers{EnvoyGateway: true}, nil
-	case translator.EnforcerBoth:
-		return translator.Enforcers{Kuadrant: true, EnvoyGateway: true}, nil
-	}
-	return translator.Enforcers{}, fmt.Errorf("enforcer %q: use %s, %s or %s", s.Enforcer, translator.EnforcerKuadrant, translator.EnforcerEnvoyGateway, translator.EnforcerBoth)
 }
 
 // ParseSettings reads options.yaml; no data gives the defaults.
@@ -67,11 +51,7 @@ func (s Settings) Options() (translator.Options, error) {
 	if len(audiences) == 0 {
 		audiences = []string{DefaultAudience}
 	}
-	enforcers, err := s.enforcers()
-	if err != nil {
-		return translator.Options{}, err
-	}
-	opts := translator.Options{Enforcers: enforcers, EnvoyGateway: envoygateway.Options{Audiences: audiences, Issuer: s.Issuer, JWKS: s.JWKS},
+	opts := translator.Options{EnvoyGateway: envoygateway.Options{Audiences: audiences, Issuer: s.Issuer},
 		Profile: profile, TrustDomain: s.TrustDomain, Kuadrant: kuadrant.Options{Strategy: s.Strategy, Audiences: audiences,
 			Verify: s.Verify, Issuer: s.Issuer, SPIFFEFrom: s.SPIFFEFrom, MaxNamedEvaluators: s.MaxNamedEvaluators}}
 	return opts, opts.Validate()
