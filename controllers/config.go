@@ -17,22 +17,11 @@ const ControllerName gwv1.GatewayController = "accesspolicy-operator/gateway-con
 // Istio's and Envoy Gateway's, the two that Kuadrant knows.
 var DefaultGatewayControllers = []string{"istio.io/gateway-controller", "gateway.envoyproxy.io/gatewayclass-controller"}
 
-// Values of AnnotationEnforcer and of Config.Enforcer.
-const (
-	// EnforcerAuto is what is installed: today Kuadrant, or nothing.
-	EnforcerAuto = "auto"
-	// EnforcerKuadrant is Kuadrant.
-	EnforcerKuadrant = "kuadrant"
-)
-
-// AnnotationEnforcer on a Gateway chooses what enforces its policies, over Config.Enforcer.
-const AnnotationEnforcer = "accesspolicy-operator/enforcer"
-
 // Config is the configuration of the controllers.
 type Config struct {
 	// GatewayControllers are the controllerNames of the GatewayClasses whose Gateways are looked after.
 	GatewayControllers []string
-	// Enforcer is what enforces policies on Gateways without AnnotationEnforcer.
+	// Enforcer is what enforces policies on Gateways without translator.AnnotationEnforcer.
 	Enforcer string
 	// Translation is what the translator needs.
 	Translation translator.Options
@@ -48,7 +37,7 @@ func (c Config) Validate() error {
 	case slices.Contains(c.GatewayControllers, ""):
 		return errors.New("gateway controllers: one of the names is empty")
 	case !knownEnforcer(c.Enforcer):
-		return fmt.Errorf("enforcer %q: use %s or %s", c.Enforcer, EnforcerAuto, EnforcerKuadrant)
+		return fmt.Errorf("enforcer %q: use %s or %s", c.Enforcer, translator.EnforcerAuto, translator.EnforcerKuadrant)
 	case c.Concurrency < 1:
 		return fmt.Errorf("concurrency %d: at least 1 is needed", c.Concurrency)
 	}
@@ -56,5 +45,5 @@ func (c Config) Validate() error {
 }
 
 func knownEnforcer(value string) bool {
-	return value == EnforcerAuto || value == EnforcerKuadrant
+	return value == translator.EnforcerAuto || value == translator.EnforcerKuadrant
 }

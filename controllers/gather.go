@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"accesspolicy-operator/translator/owned"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/owned"
 )
 
 // world is everything that concerns one Gateway, as the cache has it. Nothing in it may be changed: the cache's own objects
@@ -24,7 +25,7 @@ type world struct {
 	authPolicies []AuthPolicy
 	// kuadrant says whether Kuadrant's AuthPolicy is installed.
 	kuadrant bool
-	// misconfigured is what is wrong with AnnotationEnforcer, "" where nothing is.
+	// misconfigured is what is wrong with translator.AnnotationEnforcer, "" where nothing is.
 	misconfigured string
 }
 
@@ -73,12 +74,12 @@ type classReader struct {
 }
 
 func misconfigured(gw *gwv1.Gateway) string {
-	value, set := gw.Annotations[AnnotationEnforcer]
+	value, set := gw.Annotations[translator.AnnotationEnforcer]
 	if !set || knownEnforcer(value) {
 		return ""
 	}
 	return fmt.Sprintf("the annotation %s has the value %q, and only %s and %s are known; what enforces the policies stays as it is",
-		AnnotationEnforcer, shorten(value), EnforcerAuto, EnforcerKuadrant)
+		translator.AnnotationEnforcer, shorten(value), translator.EnforcerAuto, translator.EnforcerKuadrant)
 }
 
 // shorten keeps what somebody else wrote from filling a message.

@@ -302,7 +302,7 @@ func emit(gw *gwv1.Gateway, set planSet, in Input, opts Options) (GatewayResult,
 		result.Kuadrant = *emitted
 	}
 	if result.Enforcers.EnvoyGateway {
-		emitted, err := envoygateway.Emit(envoygateway.Input{Gateway: gw, Listeners: set.listeners, Baseline: set.baseline, Wide: set.wide,
+		emitted, err := envoygateway.Emit(envoygateway.Input{Gateway: gw, Plans: result.Plans,
 			Existing: in.SecurityPolicies, ClientTraffic: in.ClientTraffic}, opts.EnvoyGateway)
 		if err != nil {
 			return result, err

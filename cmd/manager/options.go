@@ -10,6 +10,7 @@ import (
 
 	"accesspolicy-operator/cmd/internal/settings"
 	"accesspolicy-operator/controllers"
+	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/requests"
 )
 
@@ -33,7 +34,7 @@ type options struct {
 func (o *options) register(flags *pflag.FlagSet) {
 	c := &o.controllers
 	flags.StringArrayVar(&c.GatewayControllers, "gateway-controller", controllers.DefaultGatewayControllers, "controllerName of GatewayClasses whose Gateways are looked after; can be repeated (`NAME`)")
-	flags.StringVar(&c.Enforcer, "enforcer", controllers.EnforcerAuto, "what enforces policies on Gateways that are not annotated with "+controllers.AnnotationEnforcer+": "+controllers.EnforcerAuto+" or "+controllers.EnforcerKuadrant+" (`NAME`)")
+	flags.StringVar(&c.Enforcer, "enforcer", translator.EnforcerAuto, "what enforces policies on Gateways that are not annotated with "+translator.AnnotationEnforcer+": "+translator.EnforcerAuto+" or "+translator.EnforcerKuadrant+" (`NAME`)")
 	flags.IntVar(&c.Concurrency, "concurrency", 4, "`NUMBER` of Gateways that are worked on at a time")
 	o.translation.Register(flags, "")
 	flags.BoolVar(&o.leaderElection, "leader-elect", true, "work only while holding the lease accesspolicy-operator, so that several replicas can run")

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"accesspolicy-operator/api/v1alpha1"
-	"accesspolicy-operator/controllers"
 	"accesspolicy-operator/test/stack"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/kuadrant"
@@ -471,10 +470,10 @@ func unknownAnnotation(t *testing.T, c *chain, k *kube) {
 	k.Apply(t, k.policy(t, "tools", allowing("reader", []string{"add"}, "prod")))
 	k.programmed(t, "tools", "prod")
 	annotated := stack.Gateway(k.namespace, "prod", "l.example.test")
-	annotated.SetAnnotations(map[string]string{controllers.AnnotationEnforcer: "none"})
+	annotated.SetAnnotations(map[string]string{translator.AnnotationEnforcer: "none"})
 	k.Apply(t, annotated)
 	condition := k.expect(t, "tools", "prod", v1alpha1.PolicyConditionProgrammed, metav1.ConditionFalse, v1alpha1.PolicyReasonInvalidAnnotation)
-	require.Contains(t, condition.Message, controllers.AnnotationEnforcer)
+	require.Contains(t, condition.Message, translator.AnnotationEnforcer)
 	answers(t, k, c.authorino, "prod", tool("l.example.test", reader, "add"), http.StatusOK)
 	answers(t, k, c.authorino, "prod", tool("l.example.test", reader, "echo"), http.StatusForbidden)
 	// Edits still count.

@@ -1,6 +1,7 @@
 package envoygateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,12 +21,9 @@ import (
 // Input is what one Gateway needs.
 type Input struct {
 	Gateway *gwv1.Gateway
-	// Listeners has a plan per listener of the Gateway that speaks HTTP.
-	Listeners []plan.Plan
-	// Baseline is the plan for listeners that are not there yet; nil when they stay open.
-	Baseline *plan.Plan
-	// Wide is what the policies for the whole Gateway say of any listener, also of one that nobody has seen yet.
-	Wide plan.Plan
+	// Plans holds one plan for the whole Gateway (Listener ""), or one per listener and, where listeners that come later are
+	// to be closed, one with Listener "" for them.
+	Plans []plan.Plan
 	// Existing are the SecurityPolicies that are there, ours and others.
 	Existing []egv1a1.SecurityPolicy
 	// ClientTraffic are the ClientTrafficPolicies that are there; they say whether client certificates are verified and
@@ -56,18 +54,10 @@ type emission struct {
 // stands instead of the Gateway's. Faults and limits are findings; an error is a fault of the configuration or of ours.
 func Emit(in Input, opts Options) (*Output, error) {
 	e := emission{Input: in, opts: opts, gateway: types.NamespacedName{Namespace: in.Gateway.Namespace, Name: in.Gateway.Name}}
-	// One object for the Gateway holds on a listener from the moment it is added, so it may grant no more than is granted on
-	// any listener.
-	whole := in.Baseline != nil && !slices.ContainsFunc(in.Listeners, func(p plan.Plan) bool { return !plan.Same(&p, &in.Wide) })
-	plans := slices.Clone(in.Listeners)
-	switch {
-	case whole && len(plans) > 0:
-		p := plans[0]
-		p.Listener, p.Host = "", ""
-		plans = []plan.Plan{p}
-	case in.Baseline != nil:
-		plans = append([]plan.Plan{*in.Baseline}, plans...)
-	}
+	plans := slices.Clone(in.Plans)
+	slices.SortStableFunc(plans, func(a, b plan.Plan) int { // the Gateway's own first
+		return cmp.Compare(min(len(a.Listener), 1), min(len(b.Listener), 1))
+	})
 	e.headerFinding(plans)
 	for i := range plans {
 		if plans[i].Open {

@@ -19,15 +19,13 @@ const spiffeID = "spiffe://example.org/agent"
 
 var testOptions = Options{Audiences: []string{"mcp-gateway"}, Issuer: "https://issuer.example", JWKS: `{"keys":[{"kty":"RSA"}]}`}
 
-// wide is the input for a Gateway with one listener on which the rules hold.
+// wide is the input for a Gateway on all of which the rules hold.
 func wide(rules ...plan.Rule) Input {
 	gw := &gwv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "prod", UID: "uid-1"}}
 	gw.Spec.Listeners = []gwv1.Listener{{Name: "http", Port: 80, Protocol: gwv1.HTTPProtocolType}}
 	profile, _ := plan.ProfileNamed(plan.ProfileMCPGateway)
 	p := plan.Plan{Gateway: types.NamespacedName{Namespace: "demo", Name: "prod"}, Profile: profile, Rules: rules}
-	listener := p
-	listener.Listener = "http"
-	return Input{Gateway: gw, Listeners: []plan.Plan{listener}, Baseline: &plan.Plan{Gateway: p.Gateway, Profile: profile}, Wide: p}
+	return Input{Gateway: gw, Plans: []plan.Plan{p}}
 }
 
 func rule(principal string) plan.Rule {
@@ -138,7 +136,7 @@ func TestRefusalsLeanToRefusal(t *testing.T) {
 	delegated := rule(spiffeID)
 	delegated.Methods, delegated.Hosts = []string{"POST"}, []string{"mcp.example.com"}
 	refusal := []plan.Refusal{{Origin: plan.Origin{Policy: types.NamespacedName{Namespace: "demo", Name: "ask"}}, Rules: []plan.Rule{delegated}}}
-	in.Listeners[0].Refusals, in.Wide.Refusals = refusal, refusal
+	in.Plans[0].Refusals = refusal
 	out := emitted(t, in, testOptions)
 	first := out.Objects[0].Spec.Authorization.Rules[0]
 	require.Equal(t, egv1a1.ActionDeny, first.Action)
