@@ -95,8 +95,10 @@ undeploy: ## Remove the operator; the CRD and what is in force stay.
 	@{ "$$($(TOOL) kustomize)" build config/manager; echo ---; "$$($(TOOL) kustomize)" build config/rbac; } | \
 		$(KUBECTL) delete --ignore-not-found -f -
 	@# Deleting these as well would open the Gateways.
-	@echo "AuthPolicies that the operator wrote stay in force, until their Gateway is deleted or you open it:" >&2
-	@echo "  $(KUBECTL) delete authpolicies.kuadrant.io -A -l app.kubernetes.io/managed-by=accesspolicy-operator" >&2
+	@echo "What the operator wrote stays in force, until its Gateway is deleted or you open it:" >&2
+	@for kind in authpolicies.kuadrant.io securitypolicies.gateway.envoyproxy.io; do \
+		echo "  $(KUBECTL) delete $$kind -A -l app.kubernetes.io/managed-by=accesspolicy-operator" >&2; \
+	done
 
 .PHONY: run
 run: ## Run the operator from the checkout, for tokens of the audience AUDIENCE.

@@ -7,10 +7,12 @@ import (
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/manifest"
@@ -72,13 +74,38 @@ type AuthPolicy struct {
 	Live map[string]any
 }
 
-// liveAuthPolicy is what is read of an AuthPolicy. Rules are left as they are: their types differ between versions of
-// Kuadrant, and one object that cannot be read would keep all from being listed.
-type liveAuthPolicy struct {
+// rawObject is an object whose spec and status are left as they are: their types differ between versions of those whose
+// they are, and one object that cannot be read would keep all from being listed.
+type rawObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              json.RawMessage `json:"spec"`
 	Status            json.RawMessage `json:"status"`
+}
+
+// readRaw reads an object and drops the annotations that nobody reads.
+func readRaw(data []byte) (rawObject, error) {
+	var raw rawObject
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &raw); err != nil {
+		return raw, err
+	}
+	raw.Annotations = marksOfTheWatch(raw.Annotations)
+	return raw, nil
+}
+
+// live returns the spec of an object that looks like one of ours, as JSON values. Of others it returns nothing, and takes
+// away which fields belong to whom, which is most of their size.
+func (r *rawObject) live() map[string]any {
+	if slices.ContainsFunc(r.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == owned.ManagedBy }) ||
+		r.Labels[owned.LabelManagedBy] == owned.ManagedBy {
+		var spec map[string]any
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(r.Spec, &spec)
+		return spec
+	}
+	for i := range r.ManagedFields {
+		r.ManagedFields[i].FieldsV1 = nil
+	}
+	return nil
 }
 
 type authPolicyHead struct {
@@ -89,16 +116,15 @@ type authPolicyHead struct {
 
 // UnmarshalJSON reads an AuthPolicy. A spec or a status that cannot be read is left empty.
 func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
-	var live liveAuthPolicy
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &live); err != nil {
+	raw, err := readRaw(data)
+	if err != nil {
 		return err
 	}
-	*a = AuthPolicy{}
-	a.TypeMeta, a.ObjectMeta = live.TypeMeta, live.ObjectMeta
-	a.Annotations = marksOfTheWatch(a.Annotations)
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(live.Status, &a.Status)
+	*a = AuthPolicy{Live: raw.live()}
+	a.TypeMeta, a.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Status, &a.Status)
 	var head authPolicyHead
-	if kjson.UnmarshalCaseSensitivePreserveInts(live.Spec, &head) == nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &head) == nil {
 		_ = kjson.UnmarshalCaseSensitivePreserveInts(head.TargetRef, &a.Spec.TargetRef)
 		if len(head.Overrides) > 0 {
 			a.Spec.Overrides = &kuadrantv1.MergeableAuthPolicySpec{}
@@ -107,19 +133,8 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 			a.Spec.Defaults = &kuadrantv1.MergeableAuthPolicySpec{}
 		}
 	}
-	if slices.ContainsFunc(a.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == owned.ManagedBy }) ||
-		a.Labels[owned.LabelManagedBy] == owned.ManagedBy {
-		_ = kjson.UnmarshalCaseSensitivePreserveInts(live.Spec, &a.Live)
-		return nil
-	}
-	for i := range a.ManagedFields {
-		a.ManagedFields[i].FieldsV1 = nil
-	}
 	return nil
 }
-
-// authPolicyKind is the kind of what we write.
-var authPolicyKind = kuadrantv1.GroupVersion.WithKind("AuthPolicy")
 
 // DeepCopyObject is for the cache.
 func (a *AuthPolicy) DeepCopyObject() runtime.Object {
@@ -143,16 +158,112 @@ func (l *AuthPolicyList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
+// SecurityPolicy is a SecurityPolicy as the cache keeps it: of other people's only what it targets, of ours also the spec as
+// it was read and what Envoy Gateway reports.
+type SecurityPolicy struct {
+	egv1a1.SecurityPolicy
+	// Live is the spec of one of ours, as JSON values; nil for others.
+	Live map[string]any
+}
+
+// UnmarshalJSON reads a SecurityPolicy. A spec or a status that cannot be read is left empty.
+func (s *SecurityPolicy) UnmarshalJSON(data []byte) error {
+	raw, err := readRaw(data)
+	if err != nil {
+		return err
+	}
+	*s = SecurityPolicy{Live: raw.live()}
+	s.TypeMeta, s.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &s.Spec.PolicyTargetReferences)
+	if s.Live != nil {
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Status, &s.Status)
+	}
+	return nil
+}
+
+// DeepCopyObject is for the cache.
+func (s *SecurityPolicy) DeepCopyObject() runtime.Object {
+	return &SecurityPolicy{SecurityPolicy: *s.DeepCopy(), Live: runtime.DeepCopyJSON(s.Live)}
+}
+
+// SecurityPolicyList is a list of SecurityPolicy.
+type SecurityPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SecurityPolicy `json:"items"`
+}
+
+// DeepCopyObject is for the cache.
+func (l *SecurityPolicyList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = make([]SecurityPolicy, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*SecurityPolicy)
+	}
+	return &out
+}
+
+// ClientTrafficPolicy is a ClientTrafficPolicy as the cache keeps it: what says whether client certificates are verified and
+// headers removed.
+type ClientTrafficPolicy struct{ egv1a1.ClientTrafficPolicy }
+
+// UnmarshalJSON reads a ClientTrafficPolicy. One whose spec cannot be read is taken for one that holds on every Gateway of
+// its namespace and takes any certificate: by what it really says, certificates may be proof of nothing.
+func (c *ClientTrafficPolicy) UnmarshalJSON(data []byte) error {
+	raw, err := readRaw(data)
+	if err != nil {
+		return err
+	}
+	*c = ClientTrafficPolicy{}
+	c.TypeMeta, c.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
+	c.Labels, c.ManagedFields = nil, nil
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &c.Spec) != nil {
+		unknown := "not known to this version"
+		c.Spec = egv1a1.ClientTrafficPolicySpec{TLS: &egv1a1.ClientTLSSettings{ClientValidation: &egv1a1.ClientValidation{Mode: &unknown}}}
+		c.Spec.TargetSelectors = []egv1a1.TargetSelector{{Kind: kindGateway}}
+	}
+	return nil
+}
+
+// DeepCopyObject is for the cache.
+func (c *ClientTrafficPolicy) DeepCopyObject() runtime.Object {
+	return &ClientTrafficPolicy{*c.DeepCopy()}
+}
+
+// ClientTrafficPolicyList is a list of ClientTrafficPolicy.
+type ClientTrafficPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClientTrafficPolicy `json:"items"`
+}
+
+// DeepCopyObject is for the cache.
+func (l *ClientTrafficPolicyList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = make([]ClientTrafficPolicy, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*ClientTrafficPolicy)
+	}
+	return &out
+}
+
 // NewScheme returns the scheme of the operator's client and cache.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(metav1.AddMetaToScheme(scheme))
 	utilruntime.Must(gwv1.Install(scheme))
-	scheme.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("XAccessPolicy"), &Policy{})
-	scheme.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("XAccessPolicyList"), &PolicyList{})
-	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
-	scheme.AddKnownTypeWithName(authPolicyKind, &AuthPolicy{})
-	scheme.AddKnownTypeWithName(kuadrantv1.GroupVersion.WithKind("AuthPolicyList"), &AuthPolicyList{})
-	metav1.AddToGroupVersion(scheme, kuadrantv1.GroupVersion)
+	for _, known := range []struct {
+		kind       schema.GroupVersionKind
+		item, list runtime.Object
+	}{
+		{v1alpha1.GroupVersion.WithKind("XAccessPolicy"), &Policy{}, &PolicyList{}},
+		{authPolicies.gvk, &AuthPolicy{}, &AuthPolicyList{}},
+		{securityPolicies.gvk, &SecurityPolicy{}, &SecurityPolicyList{}},
+		{clientTrafficKind, &ClientTrafficPolicy{}, &ClientTrafficPolicyList{}},
+	} {
+		scheme.AddKnownTypeWithName(known.kind, known.item)
+		scheme.AddKnownTypeWithName(known.kind.GroupVersion().WithKind(known.kind.Kind+"List"), known.list)
+		metav1.AddToGroupVersion(scheme, known.kind.GroupVersion())
+	}
 	return scheme
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
 )
 
@@ -15,7 +18,7 @@ const ControllerName gwv1.GatewayController = "accesspolicy-operator/gateway-con
 
 // DefaultGatewayControllers are the GatewayClass controllers whose Gateways are looked after where none is configured:
 // Istio's and Envoy Gateway's, the two that Kuadrant knows.
-var DefaultGatewayControllers = []string{"istio.io/gateway-controller", "gateway.envoyproxy.io/gatewayclass-controller"}
+var DefaultGatewayControllers = []string{"istio.io/gateway-controller", egv1a1.Controller}
 
 // Config is the configuration of the controllers.
 type Config struct {
@@ -27,6 +30,8 @@ type Config struct {
 	Translation translator.Options
 	// Concurrency is the number of Gateways worked on at a time.
 	Concurrency int
+	// KeysRefresh is the time between two reads of the keys that ServiceAccount tokens are signed with.
+	KeysRefresh time.Duration
 }
 
 // Validate returns an error that names the setting which cannot be used.
@@ -36,14 +41,20 @@ func (c Config) Validate() error {
 		return errors.New("gateway controllers: none is configured, so no Gateway would be looked after")
 	case slices.Contains(c.GatewayControllers, ""):
 		return errors.New("gateway controllers: one of the names is empty")
-	case !knownEnforcer(c.Enforcer):
-		return fmt.Errorf("enforcer %q: use %s or %s", c.Enforcer, translator.EnforcerAuto, translator.EnforcerKuadrant)
+	case !slices.Contains(translator.EnforcerNames(), c.Enforcer):
+		return fmt.Errorf("enforcer %q: use one of %s", c.Enforcer, strings.Join(translator.EnforcerNames(), ", "))
+	case c.KeysRefresh < minKeysRefresh:
+		return fmt.Errorf("refresh of the issuer's keys %s: at least %s is needed", c.KeysRefresh, minKeysRefresh)
 	case c.Concurrency < 1:
 		return fmt.Errorf("concurrency %d: at least 1 is needed", c.Concurrency)
+	}
+	if c.Enforcer != translator.EnforcerKuadrant {
+		if err := c.Translation.EnvoyGateway.Validate(); err != nil {
+			return fmt.Errorf("%w, or choose the enforcer %s", err, translator.EnforcerKuadrant)
+		}
 	}
 	return c.Translation.Validate()
 }
 
-func knownEnforcer(value string) bool {
-	return value == translator.EnforcerAuto || value == translator.EnforcerKuadrant
-}
+// minKeysRefresh keeps replicas from burdening the API server.
+const minKeysRefresh = 10 * time.Second

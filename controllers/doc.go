@@ -4,13 +4,16 @@
 package controllers
 
 // What the operator may do, and nothing else. Policies, Gateways and routes can be in any namespace, so reading them and
-// writing AuthPolicies and events is cluster-wide; the lease is in the operator's own namespace.
+// writing what enforces them and events is cluster-wide; the lease is in the operator's own namespace.
 //
 // +kubebuilder:rbac:groups=agentic.networking.x-k8s.io,resources=xaccesspolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentic.networking.x-k8s.io,resources=xaccesspolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;gatewayclasses;httproutes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kuadrant.io,resources=authpolicies,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=authpolicies.kuadrant.io;xaccesspolicies.agentic.networking.x-k8s.io,verbs=get;list;watch
+// +kubebuilder:rbac:groups=gateway.envoyproxy.io,resources=securitypolicies,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=gateway.envoyproxy.io,resources=clienttrafficpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:urls=/.well-known/openid-configuration;/openid/v1/jwks,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=authpolicies.kuadrant.io;securitypolicies.gateway.envoyproxy.io;xaccesspolicies.agentic.networking.x-k8s.io,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,namespace=accesspolicy-system,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=accesspolicy-system,verbs=create

@@ -8,18 +8,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
-)
 
-// kuadrantCRD is the CRD whose presence means that Kuadrant can be asked to enforce.
-const kuadrantCRD = "authpolicies.kuadrant.io"
+	"accesspolicy-operator/translator"
+)
 
 // crdKind is read as metadata only.
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
@@ -30,71 +35,172 @@ func crdMetadata() *metav1.PartialObjectMetadata {
 	return object
 }
 
-// enforcers follows what is installed that can enforce policies. Kuadrant may come after the operator, or go before it.
-type enforcers struct {
-	client client.Client
-	cache  cache.Cache
-	mapper meta.RESTMapper
-	// watch makes the Gateway controller follow AuthPolicies from now on.
-	watch func() error
-	// gateways gets every Gateway when what is installed has changed.
-	gateways chan event.TypedGenericEvent[*gwv1.Gateway]
-	// kuadrant is set while AuthPolicies are followed, unserved while the CRD is there and the API server does not serve it.
-	kuadrant, unserved atomic.Bool
+// newCRDCache returns a cache that follows one CRD by its name, which is all that the roles allow.
+func newCRDCache(mgr ctrl.Manager, name string) (cache.Cache, error) {
+	only, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		ByObject: map[client.Object]cache.ByObject{crdMetadata(): {Field: fields.OneTermEqualSelector("metadata.name", name)}}})
+	if err != nil {
+		return nil, err
+	}
+	return only, mgr.Add(only)
 }
 
-func (e *enforcers) kuadrantInstalled() bool { return e.kuadrant.Load() }
+// crdRequests makes a CRD's name the request.
+func crdRequests(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+// enforcers follows what is installed that can enforce policies. It may come after the operator, or go before it.
+type enforcers struct {
+	client client.Client
+	// gateways gets every Gateway when what is installed has changed.
+	gateways chan event.TypedGenericEvent[*gwv1.Gateway]
+
+	kuadrant, envoyGateway *follower
+}
+
+// follower follows the kinds of one enforcer while they are installed.
+type follower struct {
+	// kind is the one whose CRD tells whether the enforcer is installed.
+	kind   *objectKind
+	crd    client.Reader
+	cache  cache.Cache
+	mapper meta.RESTMapper
+	// kinds are all that are followed; the first is kind.
+	kinds []followed
+	// there is set while the kinds are followed, unserved while the CRD is there and the API server does not serve them all.
+	there, unserved atomic.Bool
+}
+
+// followed is a kind that is watched while its enforcer is installed.
+type followed struct {
+	gvk    schema.GroupVersionKind
+	object client.Object
+	// index makes the indexes of the kind; nil for none.
+	index func(context.Context) error
+	// watch makes the Gateway controller follow the kind from now on.
+	watch func() error
+}
+
+// installed returns whose kinds are followed.
+func (e *enforcers) installed() translator.Enforcers {
+	return translator.Enforcers{Kuadrant: e.kuadrant.there.Load(), EnvoyGateway: e.envoyGateway.there.Load()}
+}
+
+func (e *enforcers) followers() []*follower { return []*follower{e.kuadrant, e.envoyGateway} }
 
 // settled reports whether what is installed is followed already. Right after a start it is not, and what is written then
 // would be wrong for a moment; every Gateway has a turn when it is.
 func (e *enforcers) settled(ctx context.Context) (bool, error) {
-	err := e.client.Get(ctx, types.NamespacedName{Name: kuadrantCRD}, crdMetadata())
-	if client.IgnoreNotFound(err) != nil {
-		return false, err
+	for _, f := range e.followers() {
+		if settled, err := f.settled(ctx); err != nil || !settled {
+			return false, err
+		}
 	}
-	return (err == nil) == e.kuadrant.Load() || e.unserved.Load(), nil
+	return true, nil
 }
 
-// Reconcile is called when Kuadrant's CRD comes, changes or goes.
-func (e *enforcers) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	err := e.client.Get(ctx, request.NamespacedName, crdMetadata())
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, err
+func (f *follower) installed(ctx context.Context) (bool, error) {
+	err := f.crd.Get(ctx, types.NamespacedName{Name: f.kind.crd}, crdMetadata())
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+func (f *follower) settled(ctx context.Context) (bool, error) {
+	there, err := f.installed(ctx)
+	return there == f.there.Load() || f.unserved.Load(), err
+}
+
+// setup makes a controller of the CRDs.
+func (e *enforcers) setup(ctx context.Context, mgr ctrl.Manager) error {
+	b := builder.ControllerManagedBy(mgr).Named("enforcer").WithOptions(controller.Options{MaxConcurrentReconciles: 1})
+	for _, f := range e.followers() {
+		crds, err := newCRDCache(mgr, f.kind.crd)
+		if err != nil {
+			return err
+		}
+		if _, err := crds.GetInformer(ctx, crdMetadata(), cache.BlockUntilSynced(false)); err != nil { // read before anybody watches it
+			return fmt.Errorf("follow the CRD %s: %w", f.kind.crd, err)
+		}
+		f.crd = crds
+		b = b.WatchesRawSource(source.Kind(crds, client.Object(crdMetadata()), handler.EnqueueRequestsFromMapFunc(crdRequests)))
 	}
-	switch there := err == nil; {
-	case there == e.kuadrant.Load():
-		e.unserved.Store(false)
-		return ctrl.Result{}, nil
-	case !there:
-		logf.FromContext(ctx).Info("Kuadrant's AuthPolicy is not installed any more")
-		e.kuadrant.Store(false)
-		e.unserved.Store(false)
-		if err := e.cache.RemoveInformer(ctx, &AuthPolicy{}); err != nil {
+	return b.Complete(e)
+}
+
+// Reconcile is called when the CRD of an enforcer comes, changes or goes.
+func (e *enforcers) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	for _, f := range e.followers() {
+		if f.kind.crd != request.Name {
+			continue
+		}
+		changed, again, err := f.follow(ctx)
+		if err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, e.all(ctx)
-	}
-	if _, err := e.mapper.RESTMapping(authPolicyKind.GroupKind(), authPolicyKind.Version); err != nil {
-		logf.FromContext(ctx).Info("Kuadrant's AuthPolicy is there and not served yet", "error", err.Error())
-		if !e.unserved.Swap(true) {
-			return ctrl.Result{RequeueAfter: time.Second}, e.all(ctx)
+		if changed {
+			err = e.all(ctx)
 		}
-		return ctrl.Result{RequeueAfter: time.Second}, nil
+		return ctrl.Result{RequeueAfter: again}, err
 	}
-	if err := e.cache.IndexField(ctx, &AuthPolicy{}, indexTarget, authPolicyTarget); err != nil {
-		return ctrl.Result{}, fmt.Errorf("index AuthPolicies: %w", err)
+	return ctrl.Result{}, nil
+}
+
+// follow begins or ends to follow the kinds. It returns whether every Gateway has to have a turn, and when to look again.
+func (f *follower) follow(ctx context.Context) (changed bool, again time.Duration, err error) {
+	there, err := f.installed(ctx)
+	switch {
+	case err != nil:
+		return false, 0, err
+	case there == f.there.Load():
+		f.unserved.Store(false)
+		return false, 0, nil
+	case !there:
+		logf.FromContext(ctx).Info(f.kind.title + " is not installed any more")
+		f.there.Store(false)
+		f.unserved.Store(false)
+		return true, 0, f.end(ctx)
 	}
-	if err := e.watch(); err != nil {
-		return ctrl.Result{}, fmt.Errorf("watch AuthPolicies: %w", err)
+	for _, k := range f.kinds {
+		if _, err := f.mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version); err != nil {
+			logf.FromContext(ctx).Info(f.kind.title+" is there and not served yet", "kind", k.gvk.Kind, "error", err.Error())
+			return !f.unserved.Swap(true), time.Second, nil
+		}
 	}
-	// The first list has to be there before anything is decided by what is in it.
-	if _, err := e.cache.GetInformer(ctx, &AuthPolicy{}); err != nil {
-		return ctrl.Result{}, fmt.Errorf("list AuthPolicies: %w", err)
+	if err := f.begin(ctx); err != nil {
+		_ = f.end(ctx) // the next try begins anew
+		return false, 0, err
 	}
-	logf.FromContext(ctx).Info("Kuadrant's AuthPolicy is installed")
-	e.kuadrant.Store(true)
-	e.unserved.Store(false)
-	return ctrl.Result{}, e.all(ctx)
+	logf.FromContext(ctx).Info(f.kind.title + " is installed")
+	f.there.Store(true)
+	f.unserved.Store(false)
+	return true, 0, nil
+}
+
+func (f *follower) begin(ctx context.Context) error {
+	for _, k := range f.kinds {
+		if k.index != nil {
+			if err := k.index(ctx); err != nil {
+				return fmt.Errorf("index %s: %w", k.gvk.Kind, err)
+			}
+		}
+		if err := k.watch(); err != nil {
+			return fmt.Errorf("watch %s: %w", k.gvk.Kind, err)
+		}
+		// The first list has to be there before anything is decided by what is in it.
+		if _, err := f.cache.GetInformer(ctx, k.object); err != nil {
+			return fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		}
+	}
+	return nil
+}
+
+func (f *follower) end(ctx context.Context) error {
+	for _, k := range f.kinds {
+		if err := f.cache.RemoveInformer(ctx, k.object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all gives every Gateway a turn.

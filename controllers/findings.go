@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -84,15 +83,15 @@ func problems(w *world, t *translation, force inForce, failure error) []plan.Fin
 		out = append(out, plan.Finding{Severity: severity, Reason: reason, Message: message, Gateway: types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}})
 	}
 	switch worst := force.worst(""); {
-	case len(t.verdicts) == 0 && len(t.kuadrant.Objects) == 0:
-	case !w.kuadrant:
-		add(plan.Error, v1alpha1.PolicyReasonNoEnforcer, noEnforcer)
+	case len(t.verdicts) == 0 && len(t.plans) == 0:
+	case w.enforcing().None():
+		add(plan.Error, v1alpha1.PolicyReasonNoEnforcer, w.noEnforcer())
 	case failure != nil:
 		add(plan.Warning, "WriteFailed", shortenMessage(failure.Error()))
-	case worst.status != metav1.ConditionTrue && worst.reason != v1alpha1.PolicyReasonPending:
+	case !worst.holds() && worst.reason != v1alpha1.PolicyReasonPending:
 		add(plan.Error, worst.reason, worst.message)
 	}
-	if w.misconfigured != "" {
+	if w.misconfigured != "" && !w.enforcing().None() {
 		add(plan.Error, v1alpha1.PolicyReasonInvalidAnnotation, w.misconfigured)
 	}
 	return out

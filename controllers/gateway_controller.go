@@ -16,9 +16,11 @@ type GatewayReconciler struct {
 	status    *statusWriter
 	events    events.EventRecorder
 	enforcers *enforcers
+	issuer    *issuer
 	schema    *schemaGuard
 	written   *written
 	known     knownFindings
+	handOvers handOvers
 	// started is when the process began: a Gateway that is younger has nothing that was announced before.
 	started time.Time
 }
@@ -33,12 +35,15 @@ func (r *GatewayReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	live, failure := r.apply(ctx, world, translated.kuadrant.Objects)
+	live, wait, failure := r.apply(ctx, world, translated)
 	more, err := r.report(ctx, world, translated, live, failure)
 	if err = errors.Join(failure, err); err == nil && more {
 		return ctrl.Result{RequeueAfter: cacheDelay}, nil
 	}
-	return ctrl.Result{}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
 // cacheDelay is for the cache to see what was just written.

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/owned"
 )
@@ -23,63 +24,109 @@ type world struct {
 	routes   []gwv1.HTTPRoute
 	// authPolicies are those in the Gateway's namespace, and those on its routes.
 	authPolicies []AuthPolicy
-	// kuadrant says whether Kuadrant's AuthPolicy is installed.
-	kuadrant bool
-	// misconfigured is what is wrong with translator.AnnotationEnforcer, "" where nothing is.
+	// securityPolicies and clientTraffic are those in the Gateway's namespace.
+	securityPolicies []SecurityPolicy
+	clientTraffic    []ClientTrafficPolicy
+	// installed says whose kinds are followed.
+	installed translator.Enforcers
+	// ofEnvoyGateway is set for a Gateway that Envoy Gateway looks after.
+	ofEnvoyGateway bool
+	// ours are our objects of the Gateway as they were last seen.
+	ours map[objectName]generated
+	// emitted are the enforcers that have objects of ours, chosen those that should.
+	emitted, chosen translator.Enforcers
+	// misconfigured is what is wrong with the choice, "" where nothing is.
 	misconfigured string
 }
 
+// left returns the enforcers that are not chosen any more and still have objects.
+func (w *world) left() translator.Enforcers {
+	return translator.Enforcers{Kuadrant: w.emitted.Kuadrant && !w.chosen.Kuadrant, EnvoyGateway: w.emitted.EnvoyGateway && !w.chosen.EnvoyGateway}
+}
+
+// enforcing returns the enforcers that have objects or should have.
+func (w *world) enforcing() translator.Enforcers {
+	return translator.Enforcers{Kuadrant: w.emitted.Kuadrant || w.chosen.Kuadrant, EnvoyGateway: w.emitted.EnvoyGateway || w.chosen.EnvoyGateway}
+}
+
+// reported returns the enforcers whose word on being in force counts: those that are chosen, or where none can be, those
+// that have objects all the same.
+func (w *world) reported() translator.Enforcers {
+	if w.chosen.None() {
+		return w.left()
+	}
+	return w.chosen
+}
+
 // gather reads what concerns a Gateway. It returns nil where there is nothing to do: what is installed is not followed yet,
-// the cache is not to be believed any more, or the Gateway is gone or not looked after. One that is being
-// deleted serves until it is gone.
+// the cache is not to be believed any more, the issuer's keys are still being read, or the Gateway is gone or not looked
+// after. One that is being deleted serves until it is gone.
 func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedName) (*world, error) {
 	if settled, err := r.enforcers.settled(ctx); err != nil || !settled || r.schema.stale() {
 		return nil, err
 	}
-	w := &world{kuadrant: r.enforcers.kuadrantInstalled()}
+	w := &world{installed: r.enforcers.installed()}
 	if err := r.client.Get(ctx, name, &w.gateway); err != nil {
 		r.forget(name)
 		return nil, client.IgnoreNotFound(err)
 	}
-	managed, err := r.managed(ctx, &w.gateway)
+	controller, managed, err := r.controllerOf(ctx, &w.gateway)
 	if err != nil || !managed {
 		r.forget(name)
 		return nil, err
 	}
-	w.misconfigured = misconfigured(&w.gateway)
+	w.ofEnvoyGateway = controller == egv1a1.Controller
 	var policies PolicyList
 	if err := r.client.List(ctx, &policies, client.InNamespace(name.Namespace), client.MatchingFields{indexGateway: name.String()}); err != nil {
 		return nil, fmt.Errorf("list policies: %w", err)
 	}
 	w.policies = policies.Items
-	if !w.kuadrant {
-		return w, nil
+	if w.installed.Kuadrant {
+		if err := r.gatherAuthPolicies(ctx, w); err != nil {
+			return nil, authPolicies.absent(err)
+		}
 	}
-	return w, r.gatherAuthPolicies(ctx, w)
+	if w.installed.EnvoyGateway {
+		if err := r.gatherSecurityPolicies(ctx, w); err != nil {
+			return nil, securityPolicies.absent(err)
+		}
+	}
+	r.choose(w)
+	if w.enforcing().EnvoyGateway && !r.issuer.settled() {
+		// Without keys the rules for ServiceAccounts would be taken out of what is in force, and put in again a moment later.
+		return nil, nil
+	}
+	return w, nil
 }
 
-// managed reports whether the Gateway's class is one of those that are configured.
-func (r *classReader) managed(ctx context.Context, gw *gwv1.Gateway) (bool, error) {
+// choose says what is to enforce the policies of a Gateway.
+func (r *GatewayReconciler) choose(w *world) {
+	w.ours = r.ours(w)
+	for name := range w.ours {
+		w.emitted.Kuadrant = w.emitted.Kuadrant || name.kind == authPolicies
+		w.emitted.EnvoyGateway = w.emitted.EnvoyGateway || name.kind == securityPolicies
+	}
+	s := translator.Situation{Default: r.config.Enforcer, Installed: w.installed, OfEnvoyGateway: w.ofEnvoyGateway, Emitted: w.emitted}
+	if value, set := w.gateway.Annotations[translator.AnnotationEnforcer]; set {
+		s.Annotation = &value
+	}
+	w.chosen, w.misconfigured = translator.Choose(s)
+}
+
+// controllerOf returns the controller of the Gateway's class, and whether it is one of those that are configured.
+func (r *classReader) controllerOf(ctx context.Context, gw *gwv1.Gateway) (string, bool, error) {
 	var class gwv1.GatewayClass
 	if err := r.client.Get(ctx, types.NamespacedName{Name: string(gw.Spec.GatewayClassName)}, &class); err != nil {
-		return false, client.IgnoreNotFound(err)
+		return "", false, client.IgnoreNotFound(err)
 	}
-	return slices.Contains(r.controllers, string(class.Spec.ControllerName)), nil
+	controller := string(class.Spec.ControllerName)
+	return controller, slices.Contains(r.controllers, controller), nil
 }
 
 // classReader tells which Gateways are looked after.
 type classReader struct {
 	client      client.Client
 	controllers []string
-}
-
-func misconfigured(gw *gwv1.Gateway) string {
-	value, set := gw.Annotations[translator.AnnotationEnforcer]
-	if !set || knownEnforcer(value) {
-		return ""
-	}
-	return fmt.Sprintf("the annotation %s has the value %q, and only %s and %s are known; what enforces the policies stays as it is",
-		translator.AnnotationEnforcer, shorten(value), translator.EnforcerAuto, translator.EnforcerKuadrant)
 }
 
 // shorten keeps what somebody else wrote from filling a message.
@@ -94,7 +141,7 @@ func shorten(s string) string {
 func (r *GatewayReconciler) gatherAuthPolicies(ctx context.Context, w *world) error {
 	var near AuthPolicyList
 	if err := r.client.List(ctx, &near, client.InNamespace(w.gateway.Namespace)); err != nil {
-		return absent(fmt.Errorf("list AuthPolicies: %w", err))
+		return fmt.Errorf("list AuthPolicies: %w", err)
 	}
 	w.authPolicies = near.Items
 	var routes gwv1.HTTPRouteList
@@ -111,34 +158,47 @@ func (r *GatewayReconciler) gatherAuthPolicies(ctx context.Context, w *world) er
 		var far AuthPolicyList
 		key := targetKey(kindHTTPRoute, route.Namespace, route.Name)
 		if err := r.client.List(ctx, &far, client.InNamespace(route.Namespace), client.MatchingFields{indexTarget: key}); err != nil {
-			return absent(fmt.Errorf("list AuthPolicies of HTTPRoute %s/%s: %w", route.Namespace, route.Name, err))
+			return fmt.Errorf("list AuthPolicies of HTTPRoute %s/%s: %w", route.Namespace, route.Name, err)
 		}
 		w.authPolicies = append(w.authPolicies, far.Items...)
 	}
 	return nil
 }
 
-// ours returns our AuthPolicies of the Gateway by name, as they were last seen: what a write of ours returned, where the
-// cache has not caught up with it.
-func (r *GatewayReconciler) ours(w *world) map[string]*AuthPolicy {
-	out, seen := map[string]*AuthPolicy{}, map[types.UID]bool{}
-	for i := range w.authPolicies {
-		ap := &w.authPolicies[i]
-		seen[ap.UID] = true
-		if owned.Is(&w.gateway, &ap.ObjectMeta) {
-			out[ap.Name] = r.written.newer(ap)
-		}
+func (r *GatewayReconciler) gatherSecurityPolicies(ctx context.Context, w *world) error {
+	var near SecurityPolicyList
+	if err := r.client.List(ctx, &near, client.InNamespace(w.gateway.Namespace)); err != nil {
+		return fmt.Errorf("list SecurityPolicies: %w", err)
 	}
-	for _, ap := range r.written.unseen(w.gateway.UID, seen) {
-		out[ap.Name] = ap
+	w.securityPolicies = near.Items
+	var traffic ClientTrafficPolicyList
+	if err := r.client.List(ctx, &traffic, client.InNamespace(w.gateway.Namespace)); err != nil {
+		return fmt.Errorf("list ClientTrafficPolicies: %w", err)
 	}
-	return out
+	w.clientTraffic = traffic.Items
+	return nil
 }
 
-// absent explains an error that comes from Kuadrant's CRDs having been removed a moment ago.
-func absent(err error) error {
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("Kuadrant's AuthPolicy is not installed any more: %w", err)
+// ours returns our objects of the Gateway as they were last seen: what a write of ours returned, where the cache has not
+// caught up with it.
+func (r *GatewayReconciler) ours(w *world) map[objectName]generated {
+	out, seen := map[objectName]generated{}, map[types.UID]bool{}
+	add := func(o generated, meta *metav1.ObjectMeta) {
+		seen[meta.UID] = true
+		if owned.Is(&w.gateway, meta) {
+			out[nameOf(o)] = r.written.newer(o)
+		}
 	}
-	return err
+	for i := range w.authPolicies {
+		add(&w.authPolicies[i], &w.authPolicies[i].ObjectMeta)
+	}
+	for i := range w.securityPolicies {
+		add(&w.securityPolicies[i], &w.securityPolicies[i].ObjectMeta)
+	}
+	for _, o := range r.written.unseen(w.gateway.UID, seen) {
+		if o.kind().works(w.installed) { // with the kind its objects have gone
+			out[nameOf(o)] = o
+		}
+	}
+	return out
 }

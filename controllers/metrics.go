@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 )
 
@@ -23,15 +24,16 @@ var (
 	pendingGauge  = gauge("accesspolicy_unprogrammed_policies", "Accepted policies that are not in force, by the reason of the condition Programmed.", reasonLabels...)
 	findingsGauge = gauge("accesspolicy_findings", "Findings of the translation, by reason.", reasonLabels...)
 	inForceGauge  = gauge("accesspolicy_in_force", "1 where everything that was generated for a Gateway is reported in force, 0 where it is not.", gatewayLabels...)
-	bytesGauge    = gauge("accesspolicy_authpolicy_size_bytes", "Size of the largest AuthPolicy of a Gateway, as JSON.", gatewayLabels...)
-	limitGauge    = gauge("accesspolicy_authpolicy_size_limit_bytes", "Size past which an AuthPolicy is not written and the Gateway is closed.")
+	bytesGauge    = gauge("accesspolicy_object_size_bytes", "Size of the largest generated object of a Gateway, as JSON.", gatewayLabels...)
+	limitGauge    = gauge("accesspolicy_object_size_limit_bytes", "Size past which an object is not written and the Gateway is closed.")
+	keysGauge     = gauge("accesspolicy_issuer_keys_read_timestamp_seconds", "When the keys of ServiceAccount tokens were last read from the API server, in Unix time; 0 while they are wanted and were never read.")
 
 	unplacedTargets = gauge("accesspolicy_unplaced_targets", "Targets of policies that come to nothing: TargetNotFound, or TargetIgnored for other kinds than Gateway.", "reason")
 
 	translateSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "accesspolicy_translate_duration_seconds",
 		Help: "Time to translate the policies of one Gateway.", Buckets: prometheus.ExponentialBucketsRange(0.0002, 5, 40)})
 	applySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "accesspolicy_apply_duration_seconds",
-		Help: "Time to write one AuthPolicy, with the API server's answer.", Buckets: prometheus.ExponentialBucketsRange(0.001, 5, 30)})
+		Help: "Time to write one generated object, with the API server's answer.", Buckets: prometheus.ExponentialBucketsRange(0.001, 5, 30)})
 	writes = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "accesspolicy_writes_total",
 		Help: "Writes to the API server, by what was written and how."}, []string{"object", "operation"})
 )
@@ -42,13 +44,13 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 
 // Collectors returns the operator's own metrics.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{policiesGauge, rulesGauge, refusedGauge, pendingGauge, findingsGauge, inForceGauge, bytesGauge, limitGauge, unplacedTargets,
+	return []prometheus.Collector{policiesGauge, rulesGauge, refusedGauge, pendingGauge, findingsGauge, inForceGauge, bytesGauge, limitGauge, keysGauge, unplacedTargets,
 		translateSeconds, applySeconds, writes}
 }
 
 func init() {
 	metrics.Registry.MustRegister(Collectors()...)
-	limitGauge.WithLabelValues().Set(kuadrant.MaxObject)
+	limitGauge.WithLabelValues().Set(min(kuadrant.MaxObject, envoygateway.MaxObject))
 }
 
 // tally counts what became of the policies of one Gateway.
@@ -60,9 +62,9 @@ type tally struct {
 }
 
 func newTally(t *translation) *tally {
-	out := &tally{bytes: t.kuadrant.Bytes, refused: map[string]int{}, pending: map[string]int{}, findings: map[string]int{}}
-	for i := range t.kuadrant.Expressed {
-		out.rules = max(out.rules, len(t.kuadrant.Expressed[i].Rules))
+	out := &tally{bytes: t.bytes, refused: map[string]int{}, pending: map[string]int{}, findings: map[string]int{}}
+	for i := range t.expressed {
+		out.rules = max(out.rules, len(t.expressed[i].Rules))
 	}
 	for _, f := range t.findings {
 		out.findings[f.Reason]++

@@ -10,19 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"accesspolicy-operator/translator"
-	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
 )
 
 func TestMetrics(t *testing.T) {
 	gateway := types.NamespacedName{Namespace: "demo", Name: "prod"}
-	counts := newTally(&translation{kuadrant: kuadrant.Output{Bytes: 2048, Expressed: []plan.Plan{{Rules: make([]plan.Rule, 3)}, {}}},
+	counts := newTally(&translation{bytes: 2048, expressed: []plan.Plan{{Rules: make([]plan.Rule, 3)}, {}},
 		findings: []plan.Finding{{Reason: "AllowsEverything"}, {Reason: "AllowsEverything"}}})
 	counts.count(translator.Verdict{Reason: "InvalidCEL"}, metav1.Condition{})
 	counts.count(translator.Verdict{Accepted: true}, metav1.Condition{Status: metav1.ConditionFalse, Reason: "Pending"})
 	counts.count(translator.Verdict{Accepted: true}, metav1.Condition{Status: metav1.ConditionTrue})
 	gauges.set(gateway, counts)
 	unplacedTargets.WithLabelValues("TargetNotFound").Set(1)
+	keysGauge.WithLabelValues().Set(1)
 	writes.WithLabelValues("AuthPolicy", operationApply).Inc()
 
 	registry := prometheus.NewRegistry()

@@ -20,19 +20,19 @@ import (
 // asWanted reports whether a live object is what we would write: it has every field that we want, nobody but us owns a field
 // of its spec, and we own none that we do not want, such as one that we wanted before, or one that somebody wrote in our
 // name. What else is in the spec are then defaults of the CRD.
-func asWanted(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
-	return contains(live.Live, wanted.Object["spec"]) && hasLabels(live, wanted) && ownsSpec(live.ManagedFields) &&
-		!slices.ContainsFunc(live.ManagedFields, intruder) && len(unwanted(live, wanted)) == 0
+func asWanted(live generated, wanted *unstructured.Unstructured) bool {
+	return contains(live.liveSpec(), wanted.Object["spec"]) && hasLabels(live, wanted) && ownsSpec(live.GetManagedFields()) &&
+		!slices.ContainsFunc(live.GetManagedFields(), intruder) && len(unwanted(live, wanted)) == 0
 }
 
 // unwanted returns the paths that are in the live spec and not in ours, and that an entry of ours owns.
-func unwanted(live *AuthPolicy, wanted *unstructured.Unstructured) []string {
-	more := extra(specPrefix, live.Live, wanted.Object["spec"])
+func unwanted(live generated, wanted *unstructured.Unstructured) []string {
+	more := extra(specPrefix, live.liveSpec(), wanted.Object["spec"])
 	if len(more) == 0 {
 		return nil
 	}
 	mine := &fieldpath.Set{}
-	for _, entry := range live.ManagedFields {
+	for _, entry := range live.GetManagedFields() {
 		if set := (&fieldpath.Set{}); entry.Manager == owned.ManagedBy && mentionsSpec(entry) && set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil {
 			mine = mine.Union(set)
 		}
@@ -53,8 +53,8 @@ func subset(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
 	return set
 }
 
-// extra returns the paths of what live has and wanted does not. What the CRD of Kuadrant v1.5.2 sets by itself does not
-// count: a create makes its defaults ours.
+// extra returns the paths of what live has and wanted does not. What the CRD sets by itself does not count: a create makes
+// its defaults ours.
 func extra(path fieldpath.Path, live, wanted any) []fieldpath.Path {
 	have, isMap := live.(map[string]any)
 	want, wantMap := wanted.(map[string]any)
@@ -68,7 +68,7 @@ func extra(path fieldpath.Path, live, wanted any) []fieldpath.Path {
 		switch {
 		case there:
 			out = append(out, extra(at, value, field)...)
-		case key == "metrics" && value == false, key == "priority" && value == int64(0): // defaults
+		case isDefault(key, value):
 		default:
 			out = append(out, at)
 		}
@@ -76,16 +76,21 @@ func extra(path fieldpath.Path, live, wanted any) []fieldpath.Path {
 	return out
 }
 
-func hasLabels(live *AuthPolicy, wanted *unstructured.Unstructured) bool {
+// isDefault knows what the CRDs of Kuadrant v1.5.2 and Envoy Gateway v1.9.1 set in what we write.
+func isDefault(key string, value any) bool {
+	return key == "metrics" && value == false || key == "priority" && value == int64(0) || key == "valueType" && value == "String"
+}
+
+func hasLabels(live generated, wanted *unstructured.Unstructured) bool {
 	for name, value := range wanted.GetLabels() {
-		if live.Labels[name] != value {
+		if live.GetLabels()[name] != value {
 			return false
 		}
 	}
 	return true
 }
 
-// contains reports whether everything in wanted is in live as well; lists have to be equal.
+// contains reports whether everything in wanted is in live as well; lists have to be equal but for defaults.
 func contains(live, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:
@@ -101,9 +106,30 @@ func contains(live, wanted any) bool {
 		return true
 	case []any:
 		list, ok := live.([]any)
-		return ok && slices.EqualFunc(list, wanted, func(a, b any) bool { return contains(a, b) && contains(b, a) })
+		return ok && slices.EqualFunc(list, wanted, func(a, b any) bool { return contains(a, b) && onlyDefaults(a, b) })
 	}
 	return sameScalar(live, wanted)
+}
+
+// onlyDefaults reports whether what live has and wanted does not are defaults.
+func onlyDefaults(live, wanted any) bool {
+	switch live := live.(type) {
+	case map[string]any:
+		want, ok := wanted.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range live {
+			if field, there := want[key]; there && !onlyDefaults(value, field) || !there && !isDefault(key, value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		want, ok := wanted.([]any)
+		return ok && slices.EqualFunc(live, want, onlyDefaults)
+	}
+	return true
 }
 
 // sameScalar compares JSON values; a number may have been read as an integer or as a float.
@@ -141,26 +167,22 @@ func ownsSpec(entries []metav1.ManagedFieldsEntry) bool {
 
 // takeOver moves what other entries own of the spec into the entry of our applies, so that the next apply removes what it
 // does not want. Our own Update entry, which a create and a replacement leave behind, is one of the others.
-func (r *GatewayReconciler) takeOver(ctx context.Context, live *AuthPolicy) error {
-	entries, changed, err := takenOver(live.ManagedFields)
+func (r *GatewayReconciler) takeOver(ctx context.Context, live generated) error {
+	entries, changed, err := takenOver(live.GetManagedFields())
 	if err != nil || !changed {
 		return err
 	}
 	// The version makes the API server refuse it if the object has changed since.
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
-		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
 	})
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(authPolicyKind)
-	object.SetNamespace(live.Namespace)
-	object.SetName(live.Name)
-	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(owned.ManagedBy))
+	err = r.client.Patch(ctx, reference(live), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(owned.ManagedBy))
 	if err == nil {
-		writes.WithLabelValues("AuthPolicy", operationTakeOver).Inc()
+		writes.WithLabelValues(live.kind().String(), operationTakeOver).Inc()
 	}
 	return err
 }
@@ -231,18 +253,18 @@ func setFields(entry *metav1.ManagedFieldsEntry, set *fieldpath.Set) error {
 func isInvalid(err error) bool { return apierrors.IsInvalid(err) }
 
 // differences names, for the log, where a live object is not what we want.
-func differences(live *AuthPolicy, wanted *unstructured.Unstructured) []string {
+func differences(live generated, wanted *unstructured.Unstructured) []string {
 	if live == nil {
 		return []string{"the object is not there"}
 	}
 	var out []string
-	for _, entry := range live.ManagedFields {
+	for _, entry := range live.GetManagedFields() {
 		if intruder(entry) {
 			out = append(out, "fields of "+entry.Manager)
 		}
 	}
 	out = append(out, unwanted(live, wanted)...)
-	return append(out, differing("spec", live.Live, wanted.Object["spec"], 5)...)
+	return append(out, differing("spec", live.liveSpec(), wanted.Object["spec"], 5)...)
 }
 
 // differing returns the paths, down to a depth, of wanted values that live does not have.

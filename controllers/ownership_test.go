@@ -48,7 +48,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 func TestContains(t *testing.T) {
-	live := map[string]any{"a": int64(1), "b": []any{map[string]any{"c": "x", "default": true}}}
+	live := map[string]any{"a": int64(1), "b": []any{map[string]any{"c": "x", "default": true}}, "e": []any{map[string]any{"name": "sub", "valueType": "String"}}}
 	for name, test := range map[string]struct {
 		wanted any
 		holds  bool
@@ -61,6 +61,7 @@ func TestContains(t *testing.T) {
 		"a-field-is-missing":   {map[string]any{"d": nil}, false},
 		"a-value-is-different": {map[string]any{"b": []any{map[string]any{"c": "y"}}}, false},
 		"a-list-is-longer":     {map[string]any{"b": []any{}}, false},
+		"a-default-in-a-list":  {map[string]any{"e": []any{map[string]any{"name": "sub"}}}, true},
 		"another-kind":         {map[string]any{"a": "1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, test.holds, contains(live, test.wanted)) })

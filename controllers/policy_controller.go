@@ -83,7 +83,7 @@ func (r *PolicyReconciler) targets(ctx context.Context, policy *Policy) ([]unpla
 		if err != nil {
 			return nil, nil, err
 		}
-		looked, err := r.managed(ctx, &gateway)
+		_, looked, err := r.controllerOf(ctx, &gateway)
 		if err != nil {
 			return nil, nil, err
 		}

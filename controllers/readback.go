@@ -3,13 +3,16 @@ package controllers
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 )
 
@@ -21,73 +24,170 @@ const (
 	kuadrantUnknown   = "Unknown"
 )
 
-// inForce is what Kuadrant reports about each of our AuthPolicies of one Gateway.
-type inForce struct {
+// Conditions and reasons of a SecurityPolicy (Envoy Gateway v1.9.1, internal/gatewayapi/status).
+const (
+	envoyAccepted   = "Accepted"
+	envoyConflicted = "Conflicted"
+	envoyOverridden = "Overridden"
+	envoyMerged     = "Merged"
+)
+
+// inForce is what is reported about our objects of one Gateway, kind by kind.
+type inForce []*kindForce
+
+// kindForce is what is reported about the objects of one kind.
+type kindForce struct {
+	kind *objectKind
 	// whole is set where one object stands for the whole Gateway.
 	whole    *objectForce
 	sections map[string]objectForce
+	// beneath is the denial under the objects of listeners.
+	beneath *objectForce
 }
 
-// objectForce is one AuthPolicy as Kuadrant reports it.
+// objectForce is one object as its controller reports it.
 type objectForce struct {
 	name   string
 	status metav1.ConditionStatus
 	// reason and message are those of the Programmed condition that follows from it alone.
 	reason, message string
-	// behind is set while Kuadrant has not come to our last write, and what it had enforced before stays in force.
+	// behind is set while the controller has not come to our last write, and what was in force before stays so.
 	behind bool
 }
 
-// readBack reads the objects that were wanted.
-func readBack(t *translation, live map[string]*AuthPolicy) inForce {
-	f := inForce{sections: map[string]objectForce{}}
-	for _, wanted := range t.kuadrant.Objects {
-		state := forceOf(wanted.Name, live[wanted.Name])
-		switch section := wanted.Spec.TargetRef.SectionName; {
-		case section != nil:
-			f.sections[string(*section)] = state
-		case wanted.Spec.Defaults == nil || len(t.kuadrant.Objects) == 1:
-			f.whole = &state
+func (o objectForce) holds() bool { return o.status == metav1.ConditionTrue }
+
+// readBack reads what is reported about objects.
+func readBack(objects []*wanted, live map[objectName]generated) inForce {
+	var f inForce
+	for _, object := range objects {
+		at := slices.IndexFunc(f, func(k *kindForce) bool { return k.kind == object.kind })
+		if at < 0 {
+			at, f = len(f), append(f, &kindForce{kind: object.kind, sections: map[string]objectForce{}})
 		}
-		// A default beneath listeners' objects is reported as overridden by them, as it should be.
+		state := pending(object, "is not there yet")
+		if o := live[object.objectName]; o != nil {
+			state = o.force(object)
+		}
+		switch {
+		case object.section != "":
+			f[at].sections[object.section] = state
+		case object.beneath:
+			f[at].beneath = &state
+		default:
+			f[at].whole = &state
+		}
 	}
 	return f
 }
 
-func forceOf(name string, ap *AuthPolicy) objectForce {
-	o := objectForce{name: name, status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPending}
-	if ap == nil {
-		o.message = fmt.Sprintf("AuthPolicy %s is not there yet", name)
+// everything reports whether there are objects and all of them are in force.
+func (f inForce) everything() bool {
+	return len(f) > 0 && !slices.ContainsFunc(f, func(k *kindForce) bool { return !k.worst("").holds() })
+}
+
+// pending is the state of an object that is not in force yet.
+func pending(want *wanted, format string, args ...any) objectForce {
+	return objectForce{name: want.name, status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPending,
+		message: want.String() + " " + fmt.Sprintf(format, args...)}
+}
+
+func (a *AuthPolicy) force(want *wanted) objectForce {
+	o := pending(want, "")
+	if want.beneath { // a default that the objects of listeners override, as it should be, so nothing can be told of it
+		o.status, o.reason = metav1.ConditionTrue, v1alpha1.PolicyReasonProgrammed
 		return o
 	}
-	enforced := meta.FindStatusCondition(ap.Status.Conditions, kuadrantEnforced)
-	if ap.Status.ObservedGeneration != ap.Generation {
+	enforced := meta.FindStatusCondition(a.Status.Conditions, kuadrantEnforced)
+	if a.Status.ObservedGeneration != a.Generation {
 		o.behind = enforced != nil && enforced.Status == metav1.ConditionTrue
-		o.message = fmt.Sprintf("Kuadrant has not reported on the last change of AuthPolicy %s yet", name)
-		if len(ap.Status.Conditions) == 0 {
-			o.message = fmt.Sprintf("Kuadrant has not reported on AuthPolicy %s yet; if this lasts, see whether kuadrant-operator runs", name)
+		o.message = fmt.Sprintf("Kuadrant has not reported on the last change of %s yet", want)
+		if len(a.Status.Conditions) == 0 {
+			o.message = fmt.Sprintf("Kuadrant has not reported on %s yet; if this lasts, see whether kuadrant-operator runs", want)
 		}
 		return o
 	}
-	if accepted := meta.FindStatusCondition(ap.Status.Conditions, kuadrantAccepted); accepted == nil || accepted.Status != metav1.ConditionTrue {
-		o.message = fmt.Sprintf("Kuadrant does not accept AuthPolicy %s: %s", name, told(accepted))
+	if accepted := meta.FindStatusCondition(a.Status.Conditions, kuadrantAccepted); accepted == nil || accepted.Status != metav1.ConditionTrue {
+		o.message = fmt.Sprintf("Kuadrant does not accept %s: %s", want, told(accepted))
 		return o
 	}
 	switch {
 	case enforced == nil:
-		o.message = fmt.Sprintf("Kuadrant has not reported AuthPolicy %s as enforced yet", name)
+		o.message = fmt.Sprintf("Kuadrant has not reported %s as enforced yet", want)
 	case enforced.Status == metav1.ConditionTrue:
-		o.status, o.reason, o.message = metav1.ConditionTrue, v1alpha1.PolicyReasonProgrammed, fmt.Sprintf("AuthPolicy %s is enforced", name)
+		o.status, o.reason, o.message = metav1.ConditionTrue, v1alpha1.PolicyReasonProgrammed, fmt.Sprintf("%s is enforced", want)
 		if strings.Contains(enforced.Message, "partially") {
 			o.status, o.reason = metav1.ConditionFalse, v1alpha1.PolicyReasonPartiallyOverridden
-			o.message = fmt.Sprintf("AuthPolicy %s is enforced in part only: %s", name, told(enforced))
+			o.message = fmt.Sprintf("%s is enforced in part only: %s", want, told(enforced))
 		}
 	case enforced.Reason == kuadrantOverriden:
 		o.reason = v1alpha1.PolicyReasonOverridden
-		o.message = fmt.Sprintf("AuthPolicy %s has no effect: %s. Delete or change the object that it names", name, strings.TrimSuffix(told(enforced), "."))
+		o.message = fmt.Sprintf("%s has no effect: %s. Delete or change the object that it names", want, strings.TrimSuffix(told(enforced), "."))
 	default:
 		o.behind = enforced.Reason == kuadrantUnknown && strings.Contains(enforced.Message, "waiting for")
-		o.message = fmt.Sprintf("AuthPolicy %s is not enforced yet: %s", name, told(enforced))
+		o.message = fmt.Sprintf("%s is not enforced yet: %s", want, told(enforced))
+	}
+	return o
+}
+
+// force of a SecurityPolicy is the worst of what Envoy Gateway says of it: there can be an entry for the Gateway and one for
+// each of its listeners.
+func (s *SecurityPolicy) force(want *wanted) objectForce {
+	var states []objectForce
+	for _, entry := range s.Status.Ancestors {
+		ref := entry.AncestorRef
+		if entry.ControllerName != egv1a1.Controller || !s.concerns(ref, want.section) {
+			continue
+		}
+		states = append(states, s.forceOn(entry.Conditions, want))
+	}
+	if len(states) == 0 {
+		o := pending(want, "")
+		o.message = fmt.Sprintf("Envoy Gateway has not reported on %s yet; if this lasts, see whether Envoy Gateway runs", want)
+		return o
+	}
+	return slices.MinFunc(states, func(a, b objectForce) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// concerns reports whether an entry of the status is about the Gateway that owns the object, and the listener that it is for.
+func (s *SecurityPolicy) concerns(ref gwv1.ParentReference, section string) bool {
+	if ref.Kind != nil && *ref.Kind != kindGateway || ref.Namespace != nil && string(*ref.Namespace) != s.Namespace {
+		return false
+	}
+	if section != "" && ref.SectionName != nil && string(*ref.SectionName) != section {
+		return false
+	}
+	return slices.ContainsFunc(s.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == kindGateway && owner.Name == string(ref.Name)
+	})
+}
+
+func (s *SecurityPolicy) forceOn(conditions []metav1.Condition, want *wanted) objectForce {
+	o := pending(want, "")
+	accepted := meta.FindStatusCondition(conditions, envoyAccepted)
+	displaced := func(kind string) *metav1.Condition {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			return c
+		}
+		return nil
+	}
+	overridden := cmp.Or(displaced(envoyOverridden), displaced(envoyMerged))
+	switch {
+	case accepted == nil:
+		o.message = fmt.Sprintf("Envoy Gateway has not reported whether it accepts %s yet", want)
+	case accepted.ObservedGeneration != s.Generation:
+		o.behind = accepted.Status == metav1.ConditionTrue
+		o.message = fmt.Sprintf("Envoy Gateway has not reported on the last change of %s yet", want)
+	case accepted.Status != metav1.ConditionTrue && accepted.Reason == envoyConflicted:
+		o.reason = v1alpha1.PolicyReasonOverridden
+		o.message = fmt.Sprintf("%s has no effect, because another SecurityPolicy is on the same target: %s. Delete or change the other one", want, strings.TrimSuffix(told(accepted), "."))
+	case accepted.Status != metav1.ConditionTrue:
+		o.message = fmt.Sprintf("Envoy Gateway does not accept %s: %s", want, told(accepted))
+	case overridden != nil && !want.beneath: // beneath, by the objects of listeners, as it should be
+		o.reason = v1alpha1.PolicyReasonPartiallyOverridden
+		o.message = fmt.Sprintf("%s is in force in part only: %s", want, told(overridden))
+	default:
+		o.status, o.reason, o.message = metav1.ConditionTrue, v1alpha1.PolicyReasonProgrammed, fmt.Sprintf("%s is accepted", want)
 	}
 	return o
 }
@@ -100,11 +200,11 @@ func told(c *metav1.Condition) string {
 }
 
 // of returns status, reason and message of the Programmed condition for a policy on a listener, "" for the whole Gateway.
-// A policy of this generation that was in force stays so while Kuadrant works on somebody else's edit: until then the former
+// A policy of this generation that was in force stays so while an enforcer works on somebody else's edit: until then the former
 // rules hold, and what it grants is among them.
 func (f inForce) of(section string, generation int64, before []metav1.Condition) (metav1.ConditionStatus, string, string) {
 	o := f.worst(section)
-	if o.status != metav1.ConditionTrue && o.behind {
+	if !o.holds() && o.behind {
 		if was := inForceBefore(generation, before); was != nil {
 			return was.Status, was.Reason, was.Message
 		}
@@ -121,28 +221,46 @@ func inForceBefore(generation int64, before []metav1.Condition) *metav1.Conditio
 	return was
 }
 
-// worst returns the object that is least in force of those that a policy is in.
+// worst says how much in force a policy is. With several kinds of objects each must allow a request, so all of them have to
+// be in force, and the message names those that are not.
 func (f inForce) worst(section string) objectForce {
-	if o, ok := f.sections[section]; ok {
+	if len(f) == 0 {
+		return objectForce{status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPending, message: "no object has been generated yet"}
+	}
+	states := make([]objectForce, len(f))
+	for i, k := range f {
+		states[i] = k.worst(section)
+	}
+	slices.SortStableFunc(states, func(a, b objectForce) int { return cmp.Compare(rank(a), rank(b)) })
+	worst := states[0]
+	for _, o := range states[1:] {
+		if o.holds() == worst.holds() {
+			worst.message += "; " + o.message
+		}
+	}
+	return worst
+}
+
+// worst returns the object that is least in force of those that a policy is in.
+func (k *kindForce) worst(section string) objectForce {
+	if o, ok := k.sections[section]; ok {
 		return o
 	}
-	if f.whole != nil {
-		return *f.whole
+	if k.whole != nil {
+		return *k.whole
 	}
-	states := make([]objectForce, 0, len(f.sections))
-	for _, o := range f.sections {
-		states = append(states, o)
-	}
-	if len(states) == 0 {
-		return objectForce{status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPending, message: "no AuthPolicy has been generated yet"}
+	states := slices.Collect(maps.Values(k.sections))
+	if k.beneath != nil && (!k.beneath.holds() || len(states) == 0) {
+		states = append(states, *k.beneath)
 	}
 	slices.SortFunc(states, func(a, b objectForce) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.name, b.name))
 	})
 	worst := states[0]
 	if rank(worst) == rank(states[len(states)-1]) {
-		if worst.status == metav1.ConditionTrue {
-			worst.message = fmt.Sprintf("AuthPolicy %s are enforced", strings.Join(names(states), ", "))
+		if worst.holds() && len(states) > 1 {
+			_, verb, _ := strings.Cut(worst.message, " is ")
+			worst.message = fmt.Sprintf("%s %s are %s", k.kind, strings.Join(names(states), ", "), verb)
 		}
 		return worst
 	}
@@ -163,7 +281,7 @@ func names(states []objectForce) []string {
 // rank orders objects by how much is amiss.
 func rank(o objectForce) int {
 	switch {
-	case o.status == metav1.ConditionTrue:
+	case o.holds():
 		return 3
 	case o.behind:
 		return 2
@@ -173,11 +291,16 @@ func rank(o objectForce) int {
 	return 0
 }
 
-// sameReport reports whether two versions of an AuthPolicy say the same about being in force.
-func sameReport(a, b *kuadrantv1.AuthPolicy) bool {
+func (a *AuthPolicy) sameReport(other generated) bool {
+	b, ok := other.(*AuthPolicy)
 	same := func(name string) bool {
 		x, y := meta.FindStatusCondition(a.Status.Conditions, name), meta.FindStatusCondition(b.Status.Conditions, name)
 		return x == nil && y == nil || x != nil && y != nil && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 	}
-	return a.Status.ObservedGeneration == b.Status.ObservedGeneration && same(kuadrantAccepted) && same(kuadrantEnforced)
+	return ok && a.Status.ObservedGeneration == b.Status.ObservedGeneration && same(kuadrantAccepted) && same(kuadrantEnforced)
+}
+
+func (s *SecurityPolicy) sameReport(other generated) bool {
+	b, ok := other.(*SecurityPolicy)
+	return ok && equality.Semantic.DeepEqual(s.Status, b.Status)
 }

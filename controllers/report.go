@@ -29,9 +29,9 @@ type entriesOf struct {
 
 // report writes into the status of every policy of the Gateway what has become of it there, sends events about what has
 // changed, and sets the metrics. It returns whether there is more to write than one turn may.
-func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation, live map[string]*AuthPolicy, failure error) (bool, error) {
+func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation, live map[objectName]generated, failure error) (bool, error) {
 	gateway := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
-	force := readBack(t, live)
+	force := readBack(t.objectsOf(w.reported()), live)
 	tally := newTally(t)
 	byPolicy := map[types.NamespacedName][]translator.Verdict{}
 	for _, v := range t.verdicts {
@@ -50,7 +50,7 @@ func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation
 			due = append(due, of)
 		}
 	}
-	tally.inForce = w.kuadrant && failure == nil && force.worst("").status == metav1.ConditionTrue
+	tally.inForce = failure == nil && force.worst("").holds()
 	gauges.set(gateway, tally)
 	r.announce(w, t, problems(w, t, force, failure), len(due) > 0)
 	now := due[:min(len(due), maxStatusWrites)]
@@ -97,12 +97,12 @@ func programmedCondition(v translator.Verdict, w *world, force inForce, failure 
 	c := metav1.Condition{Type: v1alpha1.PolicyConditionProgrammed, Status: metav1.ConditionFalse, Reason: v.Programmed, Message: v.ProgrammedMessage}
 	switch {
 	case !v.Accepted:
-	case !w.kuadrant:
-		c.Reason, c.Message = v1alpha1.PolicyReasonNoEnforcer, noEnforcer
+	case w.enforcing().None():
+		c.Reason, c.Message = v1alpha1.PolicyReasonNoEnforcer, w.noEnforcer()
 	case w.misconfigured != "":
 		c.Reason, c.Message = v1alpha1.PolicyReasonInvalidAnnotation, w.misconfigured
 	case failure != nil:
-		c.Reason, c.Message = v1alpha1.PolicyReasonPending, fmt.Sprintf("the AuthPolicy could not be written, and is tried again: %s", failure)
+		c.Reason, c.Message = v1alpha1.PolicyReasonPending, fmt.Sprintf("not everything could be written, and it is tried again: %s", failure)
 		if was := inForceBefore(policy.Generation, ownConditions(policy, v.Gateway, v.Section)); was != nil {
 			c.Status, c.Reason, c.Message = was.Status, was.Reason, was.Message // the former rules hold, and they have its own
 		}
@@ -114,7 +114,16 @@ func programmedCondition(v translator.Verdict, w *world, force inForce, failure 
 	return c
 }
 
-const noEnforcer = "Kuadrant's AuthPolicy is not installed, so nothing enforces policies on this Gateway; install Kuadrant"
+// noEnforcer says why nothing enforces policies on a Gateway, and what to do.
+func (w *world) noEnforcer() string {
+	switch {
+	case w.misconfigured != "":
+		return "nothing enforces policies on this Gateway: " + w.misconfigured
+	case w.ofEnvoyGateway:
+		return "neither Kuadrant's AuthPolicy nor Envoy Gateway's SecurityPolicy is installed, so nothing enforces policies on this Gateway; install Kuadrant or Envoy Gateway"
+	}
+	return "Kuadrant's AuthPolicy is not installed, so nothing enforces policies on this Gateway; install Kuadrant"
+}
 
 // shortenMessage keeps a message within what a condition may hold.
 func shortenMessage(s string) string {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
@@ -49,15 +47,11 @@ func newSchemaGuard(ctx context.Context, mgr ctrl.Manager) (*schemaGuard, error)
 	if err := mgr.GetAPIReader().Get(ctx, types.NamespacedName{Name: policyCRD}, crd); err != nil {
 		return nil, fmt.Errorf("read the CRD of XAccessPolicy: %w; install it first (make install)", err)
 	}
-	only, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
-		ByObject: map[client.Object]cache.ByObject{crdMetadata(): {Field: fields.OneTermEqualSelector("metadata.name", policyCRD)}}})
+	only, err := newCRDCache(mgr, policyCRD)
 	if err != nil {
 		return nil, err
 	}
 	g := &schemaGuard{cache: only, live: mgr.GetAPIReader(), uid: crd.UID, generation: crd.Generation, changed: make(chan struct{})}
-	if err := mgr.Add(only); err != nil {
-		return nil, err
-	}
 	return g, mgr.Add(g)
 }
 
@@ -65,10 +59,7 @@ func newSchemaGuard(ctx context.Context, mgr ctrl.Manager) (*schemaGuard, error)
 func (g *schemaGuard) setup(mgr ctrl.Manager) error {
 	everywhere := false
 	return builder.ControllerManagedBy(mgr).Named("schema").
-		WatchesRawSource(source.Kind(g.cache, client.Object(crdMetadata()), handler.EnqueueRequestsFromMapFunc(
-			func(_ context.Context, o client.Object) []reconcile.Request {
-				return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
-			}))).
+		WatchesRawSource(source.Kind(g.cache, client.Object(crdMetadata()), handler.EnqueueRequestsFromMapFunc(crdRequests))).
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
 		Complete(g)
 }

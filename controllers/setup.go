@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -30,14 +31,13 @@ func CacheOptions() cache.Options {
 		// A read of what is not followed any more would wait for ever.
 		ReaderFailOnMissingInformer:  true,
 		DefaultUnsafeDisableDeepCopy: &shared,
-		ByObject:                     map[client.Object]cache.ByObject{crdMetadata(): {Field: fields.OneTermEqualSelector("metadata.name", kuadrantCRD)}},
 	}
 }
 
-// slim drops what is not read. What is kept of policies and AuthPolicies is decided when they are decoded.
+// slim drops what is not read. What is kept of the kinds with types of our own is decided when they are decoded.
 func slim(o any) (any, error) {
 	switch o := o.(type) {
-	case *Policy, *AuthPolicy:
+	case *Policy, *AuthPolicy, *SecurityPolicy, *ClientTrafficPolicy:
 		return o, nil
 	case *gwv1.HTTPRoute: // only where it is attached
 		route := &gwv1.HTTPRoute{TypeMeta: o.TypeMeta}
@@ -47,7 +47,7 @@ func slim(o any) (any, error) {
 		route.Spec.ParentRefs = o.Spec.ParentRefs
 		return route, nil
 	case *gwv1.Gateway:
-		o.ManagedFields, o.Labels = nil, nil
+		o.ManagedFields = nil // labels stay: ClientTrafficPolicies can choose Gateways by them
 		delete(o.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 		o.Status = gwv1.GatewayStatus{}
 		return o, nil
@@ -74,17 +74,21 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
-	for _, kind := range []client.Object{crdMetadata(), &gwv1.GatewayClass{}} { // read before anybody watches them
-		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("follow %T: %w", kind, err)
-		}
+	if _, err := mgr.GetCache().GetInformer(ctx, &gwv1.GatewayClass{}, cache.BlockUntilSynced(false)); err != nil { // read before anybody watches it
+		return fmt.Errorf("follow GatewayClasses: %w", err)
 	}
 	recorder := mgr.GetEventRecorder("accesspolicy-operator")
 	written := newWritten()
 	classes := &classReader{client: mgr.GetClient(), controllers: config.GatewayControllers}
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
-	enforcers := &enforcers{client: mgr.GetClient(), cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway])}
-	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, schema: schema, written: written, started: time.Now()}
+	enforcers := &enforcers{client: mgr.GetClient(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway]),
+		kuadrant:     &follower{kind: authPolicies, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
+		envoyGateway: &follower{kind: securityPolicies, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()}}
+	issuer, err := newIssuer(mgr, config, enforcers)
+	if err != nil {
+		return err
+	}
+	gateways := &GatewayReconciler{classReader: classes, config: config, status: status, events: recorder, enforcers: enforcers, issuer: issuer, schema: schema, written: written, started: time.Now()}
 	policies := &PolicyReconciler{classReader: classes, status: status, events: recorder, schema: schema}
 	m := &mapper{client: mgr.GetClient(), enforcers: enforcers}
 
@@ -92,13 +96,37 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err != nil {
 		return err
 	}
-	enforcers.watch = func() error {
-		return running.Watch(source.Kind(mgr.GetCache(), client.Object(&AuthPolicy{}), handler.EnqueueRequestsFromMapFunc(m.ofAuthPolicy), authPolicyChanged(written)))
+	watch := func(object client.Object, requests handler.MapFunc, changed predicate.Predicate) func() error {
+		return func() error {
+			return running.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(requests), changed))
+		}
 	}
+	enforcers.kuadrant.kinds = []followed{{gvk: authPolicies.gvk, object: &AuthPolicy{},
+		index: func(ctx context.Context) error {
+			return mgr.GetCache().IndexField(ctx, &AuthPolicy{}, indexTarget, authPolicyTarget)
+		},
+		watch: watch(&AuthPolicy{}, m.ofAuthPolicy, generatedChanged(written))}}
+	enforcers.envoyGateway.kinds = []followed{
+		{gvk: securityPolicies.gvk, object: &SecurityPolicy{}, watch: watch(&SecurityPolicy{}, m.ofSecurityPolicy, generatedChanged(written))},
+		{gvk: clientTrafficKind, object: &ClientTrafficPolicy{}, watch: watch(&ClientTrafficPolicy{}, m.gatewaysBeside, predicate.GenerationChangedPredicate{})}}
 	if err := setupPolicies(mgr, policies, m); err != nil {
 		return err
 	}
-	return builder.ControllerManagedBy(mgr).Named("enforcer").For(crdMetadata(), builder.OnlyMetadata).Complete(enforcers)
+	return enforcers.setup(ctx, mgr)
+}
+
+// newIssuer adds what reads the keys of ServiceAccount tokens, with the operator's own account.
+func newIssuer(mgr ctrl.Manager, config Config, enforcers *enforcers) (*issuer, error) {
+	server, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	i := &issuer{name: config.Translation.EnvoyGateway.Issuer, refresh: config.KeysRefresh, changed: enforcers.all,
+		wanted: func() bool { return enforcers.installed().EnvoyGateway },
+		read: func(ctx context.Context, path string) ([]byte, error) {
+			return server.RESTClient().Get().AbsPath(path).DoRaw(ctx)
+		}}
+	return i, mgr.Add(i)
 }
 
 // maxDelay is the longest wait between two tries of what fails.
@@ -114,7 +142,7 @@ func setupGateways(mgr ctrl.Manager, r *GatewayReconciler, m *mapper) (controlle
 		return requests([]types.NamespacedName{client.ObjectKeyFromObject(gateway)})
 	})
 	return builder.ControllerManagedBy(mgr).Named("gateway").
-		For(&gwv1.Gateway{}, builder.WithPredicates(specChanged)).
+		For(&gwv1.Gateway{}, builder.WithPredicates(predicate.Or(specChanged, predicate.LabelChangedPredicate{}))).
 		Watches(&Policy{}, handler.EnqueueRequestsFromMapFunc(m.ofPolicy), builder.WithPredicates(policyChanged(r.written))).
 		Watches(&gwv1.GatewayClass{}, handler.EnqueueRequestsFromMapFunc(m.ofClass), builder.WithPredicates(specChanged)).
 		Watches(&gwv1.HTTPRoute{}, handler.EnqueueRequestsFromMapFunc(m.ofRoute), builder.WithPredicates(specChanged)).

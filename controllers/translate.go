@@ -1,29 +1,51 @@
 package controllers
 
 import (
+	"slices"
 	"time"
 
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
 )
 
 // translation is what the policies of one Gateway come to.
 type translation struct {
-	kuadrant kuadrant.Output
-	plans    []plan.Plan
-	verdicts []translator.Verdict
-	findings []plan.Finding
+	// objects are in the order in which they are to be written.
+	objects []*wanted
+	// bytes is the size of the largest object.
+	bytes int
+	// expressed are the plans as the objects express them, of each enforcer.
+	expressed []plan.Plan
+	plans     []plan.Plan
+	verdicts  []translator.Verdict
+	findings  []plan.Finding
+}
+
+// objectsOf returns the objects of some enforcers.
+func (t *translation) objectsOf(of translator.Enforcers) []*wanted {
+	var out []*wanted
+	for _, object := range t.objects {
+		if object.kind.works(of) {
+			out = append(out, object)
+		}
+	}
+	return out
 }
 
 // translate runs the translator on the world of one Gateway.
 func (r *GatewayReconciler) translate(w *world) (*translation, error) {
 	begin := time.Now()
-	in := translator.Input{Gateways: []gwv1.Gateway{w.gateway}, Routes: w.routes}
+	name := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
+	in := translator.Input{Gateways: []gwv1.Gateway{w.gateway}, Routes: w.routes,
+		Enforcers: map[types.NamespacedName]translator.Enforcers{name: w.enforcing()}}
 	for i := range w.policies {
 		in.Policies = append(in.Policies, translator.Policy{Object: w.policies[i].XAccessPolicy, Problems: w.policies[i].Problems})
 	}
@@ -31,20 +53,36 @@ func (r *GatewayReconciler) translate(w *world) (*translation, error) {
 	for i := range w.authPolicies {
 		in.AuthPolicies[i] = w.authPolicies[i].AuthPolicy
 	}
-	result, err := translator.Translate(in, r.config.Translation)
+	in.SecurityPolicies = make([]egv1a1.SecurityPolicy, len(w.securityPolicies))
+	for i := range w.securityPolicies {
+		in.SecurityPolicies[i] = w.securityPolicies[i].SecurityPolicy
+	}
+	in.ClientTraffic = make([]egv1a1.ClientTrafficPolicy, len(w.clientTraffic))
+	for i := range w.clientTraffic {
+		in.ClientTraffic[i] = w.clientTraffic[i].ClientTrafficPolicy
+	}
+	opts := r.config.Translation
+	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = r.issuer.known()
+	result, err := translator.Translate(in, opts)
 	if err != nil {
 		return nil, err
 	}
 	translateSeconds.Observe(time.Since(begin).Seconds())
-	return about(result, types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}), nil
+	return about(result, name)
 }
 
 // about keeps what a result says of one Gateway. A policy may target others as well; they have a turn of their own.
-func about(result *translator.Result, gateway types.NamespacedName) *translation {
+func about(result *translator.Result, gateway types.NamespacedName) (*translation, error) {
 	t := &translation{}
 	for _, g := range result.Gateways {
-		if g.Gateway == gateway {
-			t.kuadrant, t.plans = g.Kuadrant, g.Plans
+		if g.Gateway != gateway {
+			continue
+		}
+		t.plans = g.Plans
+		t.expressed = slices.Concat(g.Kuadrant.Expressed, g.EnvoyGateway.Expressed)
+		t.bytes = max(g.Kuadrant.Bytes, g.EnvoyGateway.Bytes)
+		if err := t.collect(&g); err != nil {
+			return nil, err
 		}
 	}
 	for _, v := range result.Verdicts {
@@ -57,5 +95,45 @@ func about(result *translator.Result, gateway types.NamespacedName) *translation
 			t.findings = append(t.findings, f)
 		}
 	}
-	return t
+	return t, nil
+}
+
+// collect takes the objects out of a result and puts them into the order in which they are to be written.
+func (t *translation) collect(g *translator.GatewayResult) error {
+	for _, ap := range g.Kuadrant.Objects {
+		content, err := kuadrant.Unstructured(ap)
+		if err != nil {
+			return err
+		}
+		section := ""
+		if ap.Spec.TargetRef.SectionName != nil {
+			section = string(*ap.Spec.TargetRef.SectionName)
+		}
+		t.add(authPolicies, content, section, ap.Spec.Defaults != nil && len(g.Kuadrant.Objects) > 1)
+	}
+	for _, sp := range g.EnvoyGateway.Objects {
+		content, err := envoygateway.Unstructured(sp)
+		if err != nil {
+			return err
+		}
+		section := ""
+		if refs := sp.Spec.TargetRefs; len(refs) == 1 && refs[0].SectionName != nil {
+			section = string(*refs[0].SectionName)
+		}
+		t.add(securityPolicies, content, section, section == "" && len(g.EnvoyGateway.Objects) > 1)
+	}
+	slices.SortStableFunc(t.objects, func(a, b *wanted) int {
+		switch {
+		case a.beneath == b.beneath:
+			return 0
+		case b.beneath:
+			return -1
+		}
+		return 1
+	})
+	return nil
+}
+
+func (t *translation) add(kind *objectKind, content *unstructured.Unstructured, section string, beneath bool) {
+	t.objects = append(t.objects, &wanted{objectName: objectName{kind, content.GetName()}, content: content, section: section, beneath: beneath})
 }

@@ -48,25 +48,25 @@ func ourEntries(p *Policy) []v1alpha1.PolicyAncestorStatus {
 	return out
 }
 
-// authPolicyChanged passes changes of the spec, of who owns what, and of what Kuadrant reports about being in force; not
-// what our own write has done, which is known.
-func authPolicyChanged(w *written) predicate.Predicate {
+// generatedChanged passes changes of the spec, of who owns what, and of what is reported about being in force; not what our
+// own write has done, which is known.
+func generatedChanged(w *written) predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return !w.isOurWrite(e.Object.(*AuthPolicy)) },
+		CreateFunc: func(e event.CreateEvent) bool { return !w.isOurWrite(e.Object.(generated)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*AuthPolicy), e.ObjectNew.(*AuthPolicy)
+			before, after := e.ObjectOld.(generated), e.ObjectNew.(generated)
 			if w.isOurWrite(after) {
 				return false
 			}
-			return before.Generation != after.Generation || before.UID != after.UID || !sameReport(&before.AuthPolicy, &after.AuthPolicy) ||
-				!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-				!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-				!slices.EqualFunc(before.ManagedFields, after.ManagedFields, func(a, b metav1.ManagedFieldsEntry) bool {
+			return before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() || !before.sameReport(after) ||
+				!equality.Semantic.DeepEqual(before.GetLabels(), after.GetLabels()) ||
+				!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) ||
+				!slices.EqualFunc(before.GetManagedFields(), after.GetManagedFields(), func(a, b metav1.ManagedFieldsEntry) bool {
 					return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
 				})
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			w.forget(e.Object.(*AuthPolicy))
+			w.forget(e.Object.(generated))
 			return true
 		},
 	}
@@ -95,12 +95,7 @@ func (m *mapper) ofPolicy(_ context.Context, o client.Object) []reconcile.Reques
 // ofAuthPolicy: one of ours concerns its owner, any other the Gateway that it targets or whose route it targets.
 func (m *mapper) ofAuthPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	ap := o.(*AuthPolicy)
-	var out []types.NamespacedName
-	for _, owner := range ap.OwnerReferences {
-		if owner.Kind == kindGateway {
-			out = append(out, types.NamespacedName{Namespace: ap.Namespace, Name: owner.Name})
-		}
-	}
+	out := owningGateways(ap)
 	target := types.NamespacedName{Namespace: ap.Namespace, Name: string(ap.Spec.TargetRef.Name)}
 	switch ap.Spec.TargetRef.Kind {
 	case kindGateway:
@@ -115,9 +110,44 @@ func (m *mapper) ofAuthPolicy(ctx context.Context, o client.Object) []reconcile.
 	return requests(slices.Compact(out))
 }
 
+func owningGateways(o client.Object) []types.NamespacedName {
+	var out []types.NamespacedName
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == kindGateway {
+			out = append(out, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})
+		}
+	}
+	return out
+}
+
+// ofSecurityPolicy: one of ours concerns its owner, any other the Gateways beside it, whose objects' name it may have.
+func (m *mapper) ofSecurityPolicy(ctx context.Context, o client.Object) []reconcile.Request {
+	if owners := owningGateways(o); len(owners) > 0 {
+		return requests(owners)
+	}
+	return m.gatewaysBeside(ctx, o)
+}
+
+// gatewaysBeside are the Gateways in the namespace of an object.
+func (m *mapper) gatewaysBeside(ctx context.Context, o client.Object) []reconcile.Request {
+	var list gwv1.GatewayList
+	if err := m.client.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
+		logf.FromContext(ctx).Error(err, "list Gateways", "namespace", o.GetNamespace())
+	}
+	return requests(gatewayNames(&list))
+}
+
+func gatewayNames(list *gwv1.GatewayList) []types.NamespacedName {
+	out := make([]types.NamespacedName, len(list.Items))
+	for i := range list.Items {
+		out[i] = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return out
+}
+
 // ofRoute: a route concerns its Gateways only where somebody's AuthPolicy is attached to it.
 func (m *mapper) ofRoute(ctx context.Context, o client.Object) []reconcile.Request {
-	if !m.enforcers.kuadrantInstalled() {
+	if !m.enforcers.installed().Kuadrant {
 		return nil
 	}
 	var attached AuthPolicyList
@@ -142,11 +172,7 @@ func (m *mapper) gatewaysOfClass(ctx context.Context, class string) []types.Name
 	if err := m.client.List(ctx, &list, client.MatchingFields{indexClass: class}); err != nil {
 		logf.FromContext(ctx).Error(err, "list Gateways", "class", class)
 	}
-	out := make([]types.NamespacedName, len(list.Items))
-	for i := range list.Items {
-		out[i] = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
+	return gatewayNames(&list)
 }
 
 // policiesOfGateway: a Gateway that comes or goes concerns the policies that target it, and those whose status speaks of it.

@@ -13,51 +13,51 @@ import (
 // after a write would see the object as it was before, and write again.
 type written struct {
 	mu      sync.Mutex
-	objects map[types.UID]*AuthPolicy
+	objects map[types.UID]generated
 	// policies has the resource version that our last status write gave a policy.
 	policies map[types.UID]string
 }
 
 func newWritten() *written {
-	return &written{objects: map[types.UID]*AuthPolicy{}, policies: map[types.UID]string{}}
+	return &written{objects: map[types.UID]generated{}, policies: map[types.UID]string{}}
 }
 
-func (w *written) remember(ap *AuthPolicy) {
+func (w *written) remember(o generated) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.objects[ap.UID] = ap
+	w.objects[o.GetUID()] = o
 }
 
-func (w *written) forget(ap *AuthPolicy) {
+func (w *written) forget(o generated) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.objects, ap.UID)
+	delete(w.objects, o.GetUID())
 }
 
 // newer returns what we wrote in place of what the cache has, if the cache is behind. An object that is in step is not
 // remembered any longer.
-func (w *written) newer(cached *AuthPolicy) *AuthPolicy {
+func (w *written) newer(cached generated) generated {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ours := w.objects[cached.UID]
+	ours := w.objects[cached.GetUID()]
 	switch {
 	case ours == nil:
 		return cached
-	case cached.Generation < ours.Generation:
+	case cached.GetGeneration() < ours.GetGeneration():
 		return ours
 	}
-	delete(w.objects, cached.UID)
+	delete(w.objects, cached.GetUID())
 	return cached
 }
 
 // unseen returns the objects of a Gateway that we wrote and that the cache does not have yet.
-func (w *written) unseen(gateway types.UID, seen map[types.UID]bool) []*AuthPolicy {
+func (w *written) unseen(gateway types.UID, seen map[types.UID]bool) []generated {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []*AuthPolicy
-	for uid, ap := range w.objects {
-		if !seen[uid] && slices.ContainsFunc(ap.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == gateway }) {
-			out = append(out, ap)
+	var out []generated
+	for uid, o := range w.objects {
+		if !seen[uid] && slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == gateway }) {
+			out = append(out, o)
 		}
 	}
 	return out
@@ -65,13 +65,13 @@ func (w *written) unseen(gateway types.UID, seen map[types.UID]bool) []*AuthPoli
 
 // isOurWrite reports whether an object that has reached the cache is as our last write left it. There is nothing to
 // remember any longer then.
-func (w *written) isOurWrite(ap *AuthPolicy) bool {
+func (w *written) isOurWrite(o generated) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ours := w.objects[ap.UID]; ours == nil || ours.ResourceVersion != ap.ResourceVersion {
+	if ours := w.objects[o.GetUID()]; ours == nil || ours.GetResourceVersion() != o.GetResourceVersion() {
 		return false
 	}
-	delete(w.objects, ap.UID)
+	delete(w.objects, o.GetUID())
 	return true
 }
 

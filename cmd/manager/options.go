@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -34,9 +35,11 @@ type options struct {
 func (o *options) register(flags *pflag.FlagSet) {
 	c := &o.controllers
 	flags.StringArrayVar(&c.GatewayControllers, "gateway-controller", controllers.DefaultGatewayControllers, "controllerName of GatewayClasses whose Gateways are looked after; can be repeated (`NAME`)")
-	flags.StringVar(&c.Enforcer, "enforcer", translator.EnforcerAuto, "what enforces policies on Gateways that are not annotated with "+translator.AnnotationEnforcer+": "+translator.EnforcerAuto+" or "+translator.EnforcerKuadrant+" (`NAME`)")
+	flags.StringVar(&c.Enforcer, "enforcer", translator.EnforcerAuto, "what enforces policies on Gateways that are not annotated with "+translator.AnnotationEnforcer+": "+strings.Join(translator.EnforcerNames(), ", ")+" (`NAME`)")
+	flags.DurationVar(&c.KeysRefresh, "jwks-refresh", time.Minute, "`DURATION` between two reads of the keys of ServiceAccount tokens, which SecurityPolicies have in them; a key that the API server drops is trusted that much longer")
 	flags.IntVar(&c.Concurrency, "concurrency", 4, "`NUMBER` of Gateways that are worked on at a time")
 	o.translation.Register(flags, "")
+	flags.Lookup(settings.FlagIssuer).Usage += ", and for Envoy Gateway in place of the name that the API server gives"
 	flags.BoolVar(&o.leaderElection, "leader-elect", true, "work only while holding the lease accesspolicy-operator, so that several replicas can run")
 	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "`NAMESPACE` of the lease; in a cluster the operator's own")
 	flags.DurationVar(&o.leaseDuration, "leader-election-lease", 15*time.Second, "`DURATION` after which the lease of a leader that is gone can be taken")

@@ -91,7 +91,9 @@ func TestMakeUndeploy(t *testing.T) {
 	arguments, inputs := calls()
 	assert.Equal(t, []string{"delete --ignore-not-found -f -"}, arguments)
 	assert.ElementsMatch(t, installed, keys(t, inputs[0]))
-	assert.Contains(t, out, "authpolicies.kuadrant.io", "does not say that AuthPolicies stay")
+	for _, kind := range []string{"authpolicies.kuadrant.io", "securitypolicies.gateway.envoyproxy.io"} {
+		assert.Contains(t, out, kind+" -A -l app.kubernetes.io/managed-by=accesspolicy-operator", "does not say that these stay")
+	}
 
 	kubectl, calls = stub(t, "kubectl")
 	out, err = makeTarget(t, "uninstall", "KUBECTL="+kubectl)

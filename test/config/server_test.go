@@ -125,6 +125,10 @@ func (c *cluster) reviewAccess(t *testing.T) {
 	for question, wanted := range map[authorizationv1.ResourceAttributes]bool{
 		{Verb: "watch", Group: "agentic.networking.x-k8s.io", Resource: "xaccesspolicies"}:                                              true,
 		{Verb: "patch", Group: "kuadrant.io", Resource: "authpolicies", Namespace: "demo"}:                                              true,
+		{Verb: "patch", Group: "gateway.envoyproxy.io", Resource: "securitypolicies", Namespace: "demo"}:                                true,
+		{Verb: "list", Group: "gateway.envoyproxy.io", Resource: "clienttrafficpolicies"}:                                               true,
+		{Verb: "patch", Group: "gateway.envoyproxy.io", Resource: "clienttrafficpolicies", Namespace: "demo"}:                           false,
+		{Verb: "list", Group: "gateway.envoyproxy.io", Resource: "backends"}:                                                            false,
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: operator}:                        true,
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "other"}:                         false,
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: operator}:                    false,
@@ -139,6 +143,13 @@ func (c *cluster) reviewAccess(t *testing.T) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: account, Groups: accountGroups, ResourceAttributes: &question}}
 		require.NoError(t, c.Create(context.Background(), review))
 		assert.Equal(t, wanted, review.Status.Allowed, "%+v", question)
+	}
+	// Without the groups of all accounts, which may read the issuer's keys by Kubernetes' own roles, and more of what has no resource.
+	for path, wanted := range map[string]bool{"/.well-known/openid-configuration": true, "/openid/v1/jwks": true, "/metrics": false} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: account,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}}}
+		require.NoError(t, c.Create(context.Background(), review))
+		assert.Equal(t, wanted, review.Status.Allowed, path)
 	}
 }
 

@@ -195,5 +195,8 @@ func (e *Envoy) Rejected(ctx context.Context) (int, string, error) {
 	return sum, strings.Join(rejection.FindAllString(e.process.tail(), -1), "\n"), nil
 }
 
+// Kill ends Envoy as a crash would.
+func (e *Envoy) Kill(t testing.TB) { t.Helper(); must(t, e.process.kill()) }
+
 // Log is the end of what Envoy wrote.
 func (e *Envoy) Log() string { return e.process.tail() }

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 )
 
 // ClientTrafficPolicy says how a Gateway's listeners treat their clients. It targets Gateways and ListenerSets.
@@ -10,6 +11,7 @@ type ClientTrafficPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              ClientTrafficPolicySpec `json:"spec"`
+	Status            gwv1alpha2.PolicyStatus `json:"status,omitzero"`
 }
 
 // ClientTrafficPolicySpec is the part that concerns identities and headers.

@@ -2,6 +2,9 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 )
 
 // KindSecurityPolicy is the kind of SecurityPolicy.
@@ -11,46 +14,81 @@ const KindSecurityPolicy = "SecurityPolicy"
 type SecurityPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              SecurityPolicySpec `json:"spec"`
+	Spec              SecurityPolicySpec      `json:"spec"`
+	Status            gwv1alpha2.PolicyStatus `json:"status,omitzero"`
 }
 
-// SecurityPolicySpec has the fields that we write.
+// SecurityPolicySpec has the fields that we write as types; those that only matter by being there are raw.
 type SecurityPolicySpec struct {
 	PolicyTargetReferences `json:",inline"`
-	JWT                    *JWT           `json:"jwt,omitempty"`
-	Authorization          *Authorization `json:"authorization,omitempty"`
+	// MergeType of a route's policy: StrategicMerge or JSONMerge. Without it the policy replaces its parent as a whole.
+	MergeType     *string               `json:"mergeType,omitempty"`
+	JWT           *JWT                  `json:"jwt,omitempty"`
+	ExtAuth       *ExtAuth              `json:"extAuth,omitempty"`
+	Authorization *Authorization        `json:"authorization,omitempty"`
+	APIKeyAuth    *runtime.RawExtension `json:"apiKeyAuth,omitempty"`
+	BasicAuth     *runtime.RawExtension `json:"basicAuth,omitempty"`
+	OIDC          *runtime.RawExtension `json:"oidc,omitempty"`
+	CORS          *runtime.RawExtension `json:"cors,omitempty"`
+	CSRF          *runtime.RawExtension `json:"csrf,omitempty"`
 }
 
 // JWT verifies tokens. With FailOpen a request whose token is missing or does not verify goes on without claims.
 type JWT struct {
+	Optional  *bool         `json:"optional,omitempty"`
 	FailOpen  *bool         `json:"failOpen,omitempty"`
 	Providers []JWTProvider `json:"providers"`
 }
 
 // JWTProvider is an issuer of tokens and the keys that it signs with.
 type JWTProvider struct {
-	Name        string        `json:"name"`
-	Issuer      string        `json:"issuer,omitempty"`
-	Audiences   []string      `json:"audiences,omitempty"`
-	LocalJWKS   *LocalJWKS    `json:"localJWKS,omitempty"`
-	ExtractFrom *JWTExtractor `json:"extractFrom,omitempty"`
+	Name        string                `json:"name"`
+	Issuer      string                `json:"issuer,omitempty"`
+	Audiences   []string              `json:"audiences,omitempty"`
+	RemoteJWKS  *runtime.RawExtension `json:"remoteJWKS,omitempty"`
+	LocalJWKS   *LocalJWKS            `json:"localJWKS,omitempty"`
+	ExtractFrom *JWTExtractor         `json:"extractFrom,omitempty"`
 }
 
-// LocalJWKS holds the keys: Type is Inline.
+// LocalJWKS holds the keys: Type Inline with Inline, or ValueRef.
 type LocalJWKS struct {
-	Type   string  `json:"type"`
-	Inline *string `json:"inline,omitempty"`
+	Type     string                     `json:"type"`
+	Inline   *string                    `json:"inline,omitempty"`
+	ValueRef *gwv1.LocalObjectReference `json:"valueRef,omitempty"`
 }
 
 // JWTExtractor says where a token is looked for; left out, also in the query of the request.
 type JWTExtractor struct {
 	Headers []JWTHeaderExtractor `json:"headers,omitempty"`
+	Cookies []string             `json:"cookies,omitempty"`
+	Params  []string             `json:"params,omitempty"`
 }
 
 // JWTHeaderExtractor reads a token behind ValuePrefix in a header.
 type JWTHeaderExtractor struct {
 	Name        string `json:"name"`
 	ValuePrefix string `json:"valuePrefix,omitempty"`
+}
+
+// ExtAuth asks an external authorizer.
+type ExtAuth struct {
+	GRPC              *GRPCExtAuthService   `json:"grpc,omitempty"`
+	HTTP              *runtime.RawExtension `json:"http,omitempty"`
+	FailOpen          *bool                 `json:"failOpen,omitempty"`
+	ContextExtensions []ContextExtension    `json:"contextExtensions,omitempty"`
+	StatusOnError     *int32                `json:"statusOnError,omitempty"`
+}
+
+// GRPCExtAuthService is where the authorizer is.
+type GRPCExtAuthService struct {
+	BackendRefs []gwv1.BackendObjectReference `json:"backendRefs,omitempty"`
+}
+
+// ContextExtension is a value that the authorizer is given with every request; Type is Value.
+type ContextExtension struct {
+	Name  string  `json:"name"`
+	Type  string  `json:"type"`
+	Value *string `json:"value,omitempty"`
 }
 
 // Actions of authorization rules.
@@ -79,6 +117,8 @@ type AuthorizationRule struct {
 type Principal struct {
 	JWT     *JWTPrincipal              `json:"jwt,omitempty"`
 	Headers []AuthorizationHeaderMatch `json:"headers,omitempty"`
+	// ClientCIDRs is the one part that Envoy Gateway can compare on a TCP connection.
+	ClientCIDRs []string `json:"clientCIDRs,omitempty"`
 }
 
 // JWTPrincipal compares the claims of a token that Provider verified.

@@ -23,8 +23,13 @@ type Flags struct {
 	headers  map[string]string
 }
 
-// FlagAudience is the flag for the audience of tokens.
-const FlagAudience = "token-audience"
+// Flags that the operator says more of.
+const (
+	// FlagAudience is the flag for the audience of tokens.
+	FlagAudience = "token-audience"
+	// FlagIssuer is the flag for the issuer of tokens.
+	FlagIssuer = "token-issuer"
+)
 
 const (
 	flagProfile   = "profile"
@@ -32,7 +37,6 @@ const (
 	flagHeader    = "mcp-header"
 	flagTrust     = "trust-domain"
 	flagVerify    = "token-verification"
-	flagIssuer    = "token-issuer"
 	flagSPIFFE    = "spiffe-from"
 	flagStrategy  = "overrides-strategy"
 	flagEvaluator = "max-named-evaluators"
@@ -52,7 +56,7 @@ func (f *Flags) Register(flags *pflag.FlagSet, audience string) {
 	flags.StringVar(&s.TrustDomain, flagTrust, "", "SPIFFE trust `DOMAIN` in which ServiceAccounts have IDs of the form spiffe://DOMAIN/ns/…/sa/…")
 	flags.StringArrayVar(&s.Audiences, FlagAudience, audiences, "`AUDIENCE` that the agents' tokens are made for; can be repeated")
 	flags.StringVar(&s.Verify, flagVerify, kuadrant.VerifyTokenReview, "`WAY`: how Authorino verifies tokens: "+kuadrant.VerifyTokenReview+" or "+kuadrant.VerifyJWT)
-	flags.StringVar(&s.Issuer, flagIssuer, "", "`URL` of the cluster's token issuer, for --"+flagVerify+" "+kuadrant.VerifyJWT)
+	flags.StringVar(&s.Issuer, FlagIssuer, "", "`URL` of the cluster's token issuer, for --"+flagVerify+" "+kuadrant.VerifyJWT)
 	flags.StringVar(&s.SPIFFEFrom, flagSPIFFE, kuadrant.SPIFFEFromPeer, "`SOURCE`: where SPIFFE IDs come from: "+kuadrant.SPIFFEFromPeer+", or "+kuadrant.SPIFFEFromXFCC+" behind a gateway that sanitises x-forwarded-client-cert")
 	flags.StringVar(&s.Strategy, flagStrategy, kuadrant.StrategyAtomic, "`STRATEGY` of the AuthPolicy's overrides: "+kuadrant.StrategyAtomic+" or "+kuadrant.StrategyMerge)
 	flags.IntVar(&s.MaxNamedEvaluators, flagEvaluator, kuadrant.DefaultMaxNamedEvaluators, "`NUMBER` of policies that get an Authorino evaluator of their own")
@@ -68,7 +72,7 @@ func (f *Flags) Options(flags *pflag.FlagSet, file requests.Settings) (translato
 		flagTrust:     func() { file.TrustDomain = given.TrustDomain },
 		FlagAudience:  func() { file.Audiences = given.Audiences },
 		flagVerify:    func() { file.Verify = given.Verify },
-		flagIssuer:    func() { file.Issuer = given.Issuer },
+		FlagIssuer:    func() { file.Issuer = given.Issuer },
 		flagSPIFFE:    func() { file.SPIFFEFrom = given.SPIFFEFrom },
 		flagStrategy:  func() { file.Strategy = given.Strategy },
 		flagEvaluator: func() { file.MaxNamedEvaluators = given.MaxNamedEvaluators },
