@@ -144,6 +144,10 @@ bench: ## Run the benchmarks.
 bench-operator: ## Run the benchmarks of the operator on a real API server.
 	@hack/e2e.sh bench
 
+.PHONY: bench-envoy
+bench-envoy: ## Measure what rules cost a request through the real Envoy.
+	@hack/e2e.sh bench-envoy
+
 .PHONY: lint
 lint: ## Run golangci-lint on every module with own code.
 	@lint="$$($(TOOL) golangci-lint)"; \

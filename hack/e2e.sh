@@ -4,7 +4,8 @@
 # starts at once.
 #
 #   hack/e2e.sh [REGEXP]     only the tests whose names match
-#   hack/e2e.sh bench        the benchmarks, and no test
+#   hack/e2e.sh bench        the benchmarks of the operator, and no test
+#   hack/e2e.sh bench-envoy  the benchmark of requests through Envoy, and no test
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +18,7 @@ names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway stu
 packages=(stack e2e)
 # Envoy is the one component that is not built from a Go module.
 if hack/components/build envoy >/dev/null; then
-	names+=(envoy)
+	names+=(envoy egctl)
 	packages+=(envoy)
 else
 	note "SKIPPED: test/envoy, because there is no Envoy (see above)"
@@ -38,6 +39,14 @@ if [ "${1:-}" = bench ]; then
 		"$root/hack/loopback" "$root/bin/e2e.test" -test.run '^$' -test.bench "^Benchmark${benchmark%/*}\$" \
 			-test.benchtime "${benchmark#*/}"
 	done
+	exit
+fi
+
+if [ "${1:-}" = bench-envoy ]; then
+	[[ " ${packages[*]} " == *" envoy "* ]] || exit 1
+	cd test/envoy
+	note "latency of requests through Envoy; load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+	"$root/hack/loopback" "$root/bin/envoy.test" -test.run '^$' -test.bench '^BenchmarkLatency$' -test.benchtime 1x
 	exit
 fi
 

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"accesspolicy-operator/test/stack"
+	"accesspolicy-operator/translator/cel"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/requests"
 )
 
@@ -61,7 +63,6 @@ var expressions = []struct{ text, want string }{
 	{`connection.mtls && connection.uri_san_peer_certificate == 'spiffe://a/b'`, fails},
 	{`request.headers['x-team'].matches('` + strings.Repeat("a", 94) + `')`, fails}, // 100 instructions
 	{`request.headers['x-team'].matches('` + strings.Repeat("a", 97) + `')`, refused},
-	{strings.Repeat("1 + ", 37) + "1 > 0", holds}, // envoygateway.MaxNesting
 	{strings.Repeat("1 + ", 60) + "1 > 0", refused},
 	{`['a', 'blue'].exists(x, x == request.headers['x-team'])`, refused},
 	{`['blue'].all(x, x == request.headers['x-team'])`, refused},
@@ -72,10 +73,29 @@ var expressions = []struct{ text, want string }{
 	{`request.headers['x-team'].substring(1) == 'lue'`, refused},
 }
 
+// nested expressions are repeated until they are as deep as the emitter writes them.
+var nested = []struct{ begin, inside, end, compare, want string }{
+	{"(true && (false || ", "true", "))", "", holds},
+	{"(true ? ", "true", " : false)", "", holds},
+	{"false ? true : (", "true", ")", "", holds},
+	{"(true == ", "true", ")", "", holds},
+	{"(1 + ", "1", ")", " > 0", holds},
+	{"1 + ", "1", "", " > 0", holds},
+	{"[", "1", "]", " == []", fails},
+	{"{1: ", "1", "}", " == {}", fails},
+	{"", "request.headers['x-team']", ".size()", " == 4", fails}, // a number has no size
+}
+
 // TestExpressions gives each expression a listener of its own. Those that Envoy refuses come last, one after the other on
-// one listener: Envoy refuses all routes that it is sent together, so that one such rule keeps every change of every policy
-// from taking effect, while Envoy Gateway reports the policy as accepted.
+// one listener. TestRefusedConfiguration is about what that does to others.
 func TestExpressions(t *testing.T) {
+	expressions := expressions
+	for _, n := range nested {
+		text := longest(t, envoygateway.MaxNesting, cel.Nesting, func(depth int) string {
+			return strings.Repeat(n.begin, depth) + n.inside + strings.Repeat(n.end, depth) + n.compare
+		})
+		expressions = append(expressions, struct{ text, want string }{text, n.want})
+	}
 	w := newWorld(t)
 	w.Apply(t, stack.Namespace(facts))
 	ports := map[string]string{"last": stack.FreeAddress(t)}

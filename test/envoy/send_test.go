@@ -112,6 +112,10 @@ func exchange(connection net.Conn, wire requests.Wire) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	return readAnswer(response)
+}
+
+func readAnswer(response *http.Response) (answer, error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {

@@ -67,7 +67,7 @@ type site struct {
 	file   *requests.File
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{Cluster: stack.Start(t), tokens: map[string]string{}, workloads: map[string]*tls.Certificate{}, ca: stack.NewAuthority(t)}
 	w.StartEnvoyGateway(t)
@@ -83,18 +83,23 @@ func newWorld(t *testing.T) *world {
 }
 
 // startEcho runs the upstream: it answers with what it was sent.
-func startEcho(t *testing.T) string {
+func startEcho(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", upstreamAddress+":0")
-	require.NoError(t, err)
-	server := &http.Server{ReadHeaderTimeout: settles, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		seen := echo{Method: r.Method, Host: r.Host, Path: r.RequestURI, Headers: map[string]string{}}
 		for name, values := range r.Header {
 			seen.Headers[strings.ToLower(name)] = strings.Join(values, ",")
 		}
 		text, _ := json.Marshal(seen)
 		w.Header().Set(headerEcho, base64.StdEncoding.EncodeToString(text)) // an answer to HEAD has no body
-	})}
+	})
+}
+
+func startUpstream(t testing.TB, handler http.HandlerFunc) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", upstreamAddress+":0")
+	require.NoError(t, err)
+	server := &http.Server{ReadHeaderTimeout: settles, Handler: handler}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return listener.Addr().String()
@@ -110,7 +115,7 @@ const headerEcho = "x-echo"
 
 // add makes the case's Gateway, policies and routes. The Gateway's listeners get ports of their own, because one Envoy
 // serves all cases; a case whose callers have certificates is served with TLS.
-func (w *world) add(t *testing.T, name string, c *requests.Case) *site {
+func (w *world) add(t testing.TB, name string, c *requests.Case) *site {
 	t.Helper()
 	s := w.translate(t, name, c)
 	gw := findGateway(c, s.result)
@@ -132,7 +137,7 @@ func (w *world) add(t *testing.T, name string, c *requests.Case) *site {
 }
 
 // routes sends everything that arrives at a Gateway to the upstream.
-func (w *world) routes(t *testing.T, namespace, gateway string) {
+func (w *world) routes(t testing.TB, namespace, gateway string) {
 	t.Helper()
 	w.Apply(t, stack.Object("gateway.envoyproxy.io/v1alpha1", "Backend", namespace, backend, map[string]any{
 		"endpoints": []any{map[string]any{"ip": map[string]any{"address": upstreamAddress, "port": port(w.echo)}}}}))
@@ -143,7 +148,7 @@ func (w *world) routes(t *testing.T, namespace, gateway string) {
 }
 
 // translate makes the SecurityPolicies for the API server's own issuer.
-func (w *world) translate(t *testing.T, name string, c *requests.Case) *site {
+func (w *world) translate(t testing.TB, name string, c *requests.Case) *site {
 	t.Helper()
 	opts := c.Options
 	opts.Enforcers = translator.Enforcers{EnvoyGateway: true}
@@ -175,7 +180,7 @@ func findGateway(c *requests.Case, result *translator.GatewayResult) *gwv1.Gatew
 	return nil
 }
 
-func (s *site) listeners(t *testing.T, gw *gwv1.Gateway) []any {
+func (s *site) listeners(t testing.TB, gw *gwv1.Gateway) []any {
 	t.Helper()
 	var out []any
 	for _, l := range gw.Spec.Listeners {
@@ -205,7 +210,7 @@ func port(address string) int64 {
 }
 
 // certificates gives the listeners a certificate, and has clients' certificates verified.
-func (w *world) certificates(t *testing.T, s *site, gateway string) {
+func (w *world) certificates(t testing.TB, s *site, gateway string) {
 	t.Helper()
 	chain, key := w.ca.Server(t, "gateway.example.test")
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
@@ -223,7 +228,7 @@ func (w *world) certificates(t *testing.T, s *site, gateway string) {
 }
 
 // token is a token of a ServiceAccount (namespace/name), which is created if it is not there.
-func (w *world) token(t *testing.T, account string, audiences ...string) string {
+func (w *world) token(t testing.TB, account string, audiences ...string) string {
 	t.Helper()
 	key := account + " " + strings.Join(audiences, " ")
 	if token, ok := w.tokens[key]; ok {
@@ -236,7 +241,7 @@ func (w *world) token(t *testing.T, account string, audiences ...string) string 
 }
 
 // serve starts Envoy and waits until Envoy Gateway has accepted every policy and Envoy every configuration.
-func (w *world) serve(t *testing.T, sites []*site) {
+func (w *world) serve(t testing.TB, sites []*site) {
 	t.Helper()
 	w.envoy = w.StartEnvoyOfClass(t, class)
 	for _, s := range sites {
@@ -255,7 +260,7 @@ func (w *world) serve(t *testing.T, sites []*site) {
 }
 
 // listening waits until Envoy listens for all.
-func (w *world) listening(t *testing.T, ports map[string]string) {
+func (w *world) listening(t testing.TB, ports map[string]string) {
 	t.Helper()
 	for name, address := range ports {
 		eventually(t, "Envoy listens for "+name, func(context.Context) error {
@@ -268,7 +273,7 @@ func (w *world) listening(t *testing.T, ports map[string]string) {
 	}
 }
 
-func (w *world) notRejected(t *testing.T) {
+func (w *world) notRejected(t testing.TB) {
 	t.Helper()
 	rejected, why, err := w.envoy.Rejected(t.Context())
 	require.NoError(t, err)
@@ -285,7 +290,8 @@ func acceptedBy(u *unstructured.Unstructured) error {
 		conditions, _ := a.(map[string]any)["conditions"].([]any)
 		if !slices.ContainsFunc(conditions, func(c any) bool {
 			condition, _ := c.(map[string]any)
-			return condition["type"] == "Accepted" && condition["status"] == "True" && condition["observedGeneration"] == u.GetGeneration()
+			observed, _ := condition["observedGeneration"].(int64) // egctl knows no generations
+			return condition["type"] == "Accepted" && condition["status"] == "True" && observed == u.GetGeneration()
 		}) {
 			return fmt.Errorf("not accepted: %v", conditions)
 		}
@@ -293,7 +299,7 @@ func acceptedBy(u *unstructured.Unstructured) error {
 	return nil
 }
 
-func eventually(t *testing.T, what string, try func(context.Context) error) {
+func eventually(t testing.TB, what string, try func(context.Context) error) {
 	t.Helper()
 	deadline := time.Now().Add(settles)
 	for {

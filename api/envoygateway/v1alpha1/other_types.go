@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 )
@@ -17,10 +18,10 @@ type EnvoyExtensionPolicy struct {
 // EnvoyExtensionPolicySpec tells which kinds of filters there are; what they do is not looked at.
 type EnvoyExtensionPolicySpec struct {
 	PolicyTargetReferences `json:",inline"`
-	MergeType              *string `json:"mergeType,omitempty"`
-	Wasm                   []Wasm  `json:"wasm,omitempty"`
-	ExtProc                []Named `json:"extProc,omitempty"`
-	Lua                    []Named `json:"lua,omitempty"`
+	MergeType              *string                `json:"mergeType,omitempty"`
+	Wasm                   []Wasm                 `json:"wasm,omitempty"`
+	ExtProc                []runtime.RawExtension `json:"extProc,omitempty"`
+	Lua                    []runtime.RawExtension `json:"lua,omitempty"`
 }
 
 // Wasm is a WebAssembly filter.
@@ -28,11 +29,6 @@ type Wasm struct {
 	Name *string `json:"name,omitempty"`
 	// FailOpen lets requests pass when the filter fails.
 	FailOpen *bool `json:"failOpen,omitempty"`
-}
-
-// Named is a filter of which only its being there is looked at.
-type Named struct {
-	Name string `json:"name,omitempty"`
 }
 
 // EnvoyPatchPolicy changes the configuration that Envoy Gateway generates.
@@ -45,8 +41,8 @@ type EnvoyPatchPolicy struct {
 
 // EnvoyPatchPolicySpec names what is changed.
 type EnvoyPatchPolicySpec struct {
-	TargetRef   TargetRef        `json:"targetRef"`
-	JSONPatches []EnvoyJSONPatch `json:"jsonPatches,omitempty"`
+	TargetRef   gwv1alpha2.LocalPolicyTargetReference `json:"targetRef"`
+	JSONPatches []EnvoyJSONPatch                      `json:"jsonPatches,omitempty"`
 }
 
 // EnvoyJSONPatch changes the resource of a type and name.
