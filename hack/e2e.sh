@@ -14,23 +14,24 @@ root=$PWD
 note() { printf '== %s\n' "$*"; }
 
 note "components"
-names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway stubregistry crds)
-packages=(stack e2e)
+names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway egctl stubregistry crds)
+packages=(stack e2e coverage)
 # Envoy is the one component that is not built from a Go module.
 if hack/components/build envoy >/dev/null; then
-	names+=(envoy egctl)
+	names+=(envoy)
 	packages+=(envoy)
 else
 	note "SKIPPED: test/envoy, because there is no Envoy (see above)"
 fi
 ACCESSPOLICY_COMPONENTS=$(hack/components/build "${names[@]}")
+EGTRANSLATE=$(test/coverage/build)/egtranslate
 note "operator and tests"
 CGO_ENABLED=0 go build -o bin/manager ./cmd/manager
 # Compiled out here: in there nothing can be downloaded.
 for package in "${packages[@]}"; do
 	go test -c -o "bin/$package.test" "./test/$package"
 done
-export ACCESSPOLICY_COMPONENTS ACCESSPOLICY_MANAGER=$root/bin/manager
+export ACCESSPOLICY_COMPONENTS EGTRANSLATE ACCESSPOLICY_MANAGER=$root/bin/manager
 
 if [ "${1:-}" = bench ]; then
 	cd test/e2e

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"accesspolicy-operator/translator/manifest"
 	"accesspolicy-operator/translator/plan"
 )
 
@@ -49,12 +50,12 @@ func (a *app) answer(c *call, p *plan.Plan, d plan.Decision) error {
 	if !d.Allowed {
 		verdict = fmt.Sprintf("deny (%d %s)", d.Status, http.StatusText(d.Status))
 	}
-	text := fmt.Sprintf("%s: %s\n  at %s\n", verdict, printable(d.Reason), printable(p.Where()))
+	text := fmt.Sprintf("%s: %s\n  at %s\n", verdict, manifest.Printable(d.Reason), manifest.Printable(p.Where()))
 	if d.By.Field != "" {
 		text += fmt.Sprintf("  field %s\n", d.By.Field)
 	}
 	if d.NearMiss != nil {
-		text += fmt.Sprintf("  nearest is %s (%s): %s\n", printable(d.NearMiss.Origin.String()), d.NearMiss.Origin.Field, printable(d.NearMiss.Why))
+		text += fmt.Sprintf("  nearest is %s (%s): %s\n", manifest.Printable(d.NearMiss.Origin.String()), d.NearMiss.Origin.Field, manifest.Printable(d.NearMiss.Why))
 	}
 	_, err := fmt.Fprint(a.stdout, text)
 	return err

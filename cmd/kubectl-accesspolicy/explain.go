@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/manifest"
 	"accesspolicy-operator/translator/plan"
 )
 
@@ -61,7 +62,7 @@ func (a *app) explain(t *translation) error {
 				_, _ = fmt.Fprintln(a.stdout, part.title) // the next write says what is wrong
 				first = false
 			}
-			if _, err := fmt.Fprintf(a.stdout, "  %s\n", printable(d.String())); err != nil {
+			if _, err := fmt.Fprintf(a.stdout, "  %s\n", manifest.Printable(d.String())); err != nil {
 				return err
 			}
 		}

@@ -69,6 +69,19 @@ var goldenRuns = []struct{ name, args string }{
 	{"test-more-policies", "test more -f team/in.yaml"},
 	{"test-no-policies", "test more"},
 	{"test-missing", "test missing"},
+	{"help-coverage", "coverage --help"},
+	{"coverage", "coverage -f coverage"},
+	{"coverage-json", "coverage -f coverage gateway/prod -o json"},
+	{"coverage-yaml", "coverage -f coverage route/demo/tools -o yaml"},
+	{"coverage-route", "coverage -f coverage/policy.yaml -f coverage/cluster.yaml httproute/tools"},
+	{"coverage-kuadrant", "coverage -f coverage --enforcer kuadrant"},
+	{"coverage-written-only", "coverage -f coverage/cluster.yaml"},
+	{"coverage-policies-only", "coverage -f coverage/policy.yaml"},
+	{"coverage-refused", "coverage -f refused.yaml"},
+	{"coverage-elsewhere", "coverage -f coverage route/elsewhere"},
+	{"coverage-unknown", "coverage -f coverage grpcroute/tools"},
+	{"coverage-not-a-subject", "coverage -f coverage tools"},
+	{"coverage-nothing", "coverage -f more"},
 }
 
 func TestGolden(t *testing.T) {

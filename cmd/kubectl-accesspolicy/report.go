@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"accesspolicy-operator/translator/manifest"
 	"accesspolicy-operator/translator/requests"
 )
 
@@ -37,26 +38,26 @@ func (p *textPrinter) suite(s *suite) error {
 	for _, o := range s.outcomes {
 		switch {
 		case o.Failure != "":
-			_, _ = fmt.Fprintf(p.w, "--- FAIL: %s\n    %s: %s\n", printable(o.Request.Name), printable(s.file), printable(o.Failure)) // the last write says what is wrong
+			_, _ = fmt.Fprintf(p.w, "--- FAIL: %s\n    %s: %s\n", manifest.Printable(o.Request.Name), manifest.Printable(s.file), manifest.Printable(o.Failure)) // the last write says what is wrong
 		case p.verbose:
-			_, _ = fmt.Fprintf(p.w, "--- PASS: %s\n", printable(o.Request.Name))
+			_, _ = fmt.Fprintf(p.w, "--- PASS: %s\n", manifest.Printable(o.Request.Name))
 		}
 	}
 	took := s.took.Round(time.Millisecond)
 	switch failures := s.failures(); {
 	case s.err != nil:
-		_, err := fmt.Fprintf(p.w, "FAIL\t%s\t[cannot be run]\n", printable(s.name))
+		_, err := fmt.Fprintf(p.w, "FAIL\t%s\t[cannot be run]\n", manifest.Printable(s.name))
 		p.failed = true
 		return err
 	case failures > 0:
 		for _, d := range s.refused {
-			_, _ = fmt.Fprintf(p.w, "    refused: %s\n", printable(d.String()))
+			_, _ = fmt.Fprintf(p.w, "    refused: %s\n", manifest.Printable(d.String()))
 		}
 		p.failed = true
-		_, err := fmt.Fprintf(p.w, "FAIL\t%s\t%s, %d failed\t%s\n", printable(s.name), count(len(s.outcomes)), failures, took)
+		_, err := fmt.Fprintf(p.w, "FAIL\t%s\t%s, %d failed\t%s\n", manifest.Printable(s.name), count(len(s.outcomes)), failures, took)
 		return err
 	}
-	_, err := fmt.Fprintf(p.w, "ok  \t%s\t%s\t%s\n", printable(s.name), count(len(s.outcomes)), took)
+	_, err := fmt.Fprintf(p.w, "ok  \t%s\t%s\t%s\n", manifest.Printable(s.name), count(len(s.outcomes)), took)
 	return err
 }
 

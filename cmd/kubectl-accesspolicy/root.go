@@ -26,8 +26,10 @@ const (
 const exitCodes = `Exit codes:
   0  all is well: everything is accepted, the call is allowed, all expectations hold
   1  the command line is wrong, or something cannot be read or written
-  2  translate, explain: a policy is refused, or a rule is not in force as written
-  3  can: the call is denied; test: an expectation does not hold`
+  2  translate, explain: a policy is refused, or a rule is not in force as written;
+     coverage: a policy is refused, and the baseline of the others holds
+  3  can: the call is denied; test: an expectation does not hold; coverage: the baseline
+     does not hold everywhere`
 
 // exitCode ends a verb whose output has said all there is to say.
 type exitCode int
@@ -106,7 +108,7 @@ func (a *app) rootCommand(name string) *cobra.Command {
 	flags.SortFlags = false
 	flags.StringArrayVarP(&a.files, "filename", "f", nil, "`FILE`, folder (*.yaml, *.yml and *.json in it and below) or - for stdin; can be repeated")
 	a.config.Register(flags, requests.DefaultAudience)
-	root.AddCommand(a.translateCommand(), a.explainCommand(), a.canCommand(display), a.testCommand(display), a.versionCommand(name))
+	root.AddCommand(a.translateCommand(), a.explainCommand(), a.canCommand(display), a.testCommand(display), a.coverageCommand(display), a.versionCommand(name))
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.Flags().SortFlags = false
 	}

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
+	"accesspolicy-operator/translator/manifest"
 	"accesspolicy-operator/translator/plan"
 )
 
 // say writes one line to stderr.
 func (a *app) say(severity plan.Severity, text string) {
-	_, _ = fmt.Fprintf(a.stderr, "%s: %s\n", severity, printable(text)) // there is nowhere left to complain
+	_, _ = fmt.Fprintf(a.stderr, "%s: %s\n", severity, manifest.Printable(text)) // there is nowhere left to complain
 }
 
 // tell writes faults and remarks.
@@ -39,24 +39,11 @@ func (a *app) fault(err error) {
 	}
 }
 
-// printable replaces control characters: a name in a manifest must neither steer a terminal nor pass for a line of ours.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
-}
-
-// printableLines is printable for a text of several lines.
+// printableLines is manifest.Printable for a text of several lines.
 func printableLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = printable(lines[i])
+		lines[i] = manifest.Printable(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

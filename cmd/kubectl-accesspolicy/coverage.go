@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
+	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/coverage"
+	"accesspolicy-operator/translator/owned"
+	"accesspolicy-operator/translator/plan"
+	"accesspolicy-operator/translator/requests"
+)
+
+func (a *app) coverageCommand(display string) *cobra.Command {
+	var enforcer, output string
+	cmd := &cobra.Command{
+		Use:   "coverage -f FILE [route/NAME | gateway/NAME]",
+		Short: "Say on which listeners, routes and rules the generated objects really decide, and what displaces them",
+		Long: `Say for each listener, route and rule of the Gateways that policies target whether the generated
+object decides there, which object displaces it, why, and what to do (docs/coverage.md).
+
+The answer is computed from specs. Beside the policies and Gateways it needs the routes and the
+SecurityPolicies, EnvoyExtensionPolicies, EnvoyPatchPolicies and AuthPolicies of everybody, with
+their creation times, as kubectl get -o yaml gives them. What is not in the input displaces nothing.
+Objects that the operator wrote tell the age of what it would write; a missing one is the newest.
+
+route/NAME or route/NAMESPACE/NAME asks about one route (or httproute/, grpcroute/, tcproute/,
+tlsroute/, udproute/), gateway/NAME about one Gateway.
+
+` + exitCodes,
+		Example: fmt.Sprintf("  %[1]s coverage -f cluster.yaml\n  %[1]s coverage -f cluster.yaml route/tools\n  %[1]s coverage -f policies/ -f cluster.yaml gateway/demo/prod -o json", display),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(oneOf("output", output, "text", "json", "yaml"), oneOf(flagEnforcer, enforcer, translator.EnforcerNames()...)); err != nil {
+				return err
+			}
+			about, err := subjectOf(args)
+			if err != nil {
+				return err
+			}
+			return a.coverage(cmd, enforcer, output, about)
+		},
+	}
+	cmd.Flags().StringVar(&enforcer, flagEnforcer, translator.EnforcerAuto, "`NAME`: "+strings.Join(translator.EnforcerNames(), ", ")+"; the Gateway's annotation goes before it")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT`: text, json or yaml")
+	return cmd
+}
+
+func (a *app) coverage(cmd *cobra.Command, enforcer, output string, about subject) error {
+	in, faults, err := a.coverageInput(cmd, enforcer)
+	if err != nil {
+		return err
+	}
+	refused := slices.DeleteFunc(faults, func(d diagnostic) bool { return d.Severity != plan.Error }) // the rest is for explain
+	a.tell(refused)
+	lines := slices.DeleteFunc(coverage.Compute(*in), func(l coverage.Line) bool { return !about.matches(&l) })
+	if len(lines) == 0 && about.kind != "" {
+		return about.absent(in)
+	}
+	if err := writeLines(a.stdout, lines, output); err != nil {
+		return err
+	}
+	lacking := 0
+	for i := range lines {
+		if lines[i].Lacking() {
+			lacking++
+		}
+	}
+	if lacking > 0 {
+		a.say(plan.Error, fmt.Sprintf("the baseline does not hold on %d of %d lines", lacking, len(lines)))
+		return exitCode(exitDenied)
+	}
+	if len(refused) > 0 {
+		return exitCode(exitRefused)
+	}
+	return nil
+}
+
+// coverageInput reads what -f names, once for the translator and once for coverage, which looks at more kinds.
+func (a *app) coverageInput(cmd *cobra.Command, enforcer string) (*coverage.Input, []diagnostic, error) {
+	opts, err := a.config.Options(cmd.Flags(), requests.Settings{})
+	if err != nil {
+		return nil, nil, usage("%s", err)
+	}
+	if len(a.files) == 0 {
+		return nil, nil, usage("nothing to read; name a file or folder with -f, or - for stdin")
+	}
+	var stdin []byte
+	if slices.Contains(a.files, "-") {
+		if stdin, err = readBounded(a.stdin); err != nil {
+			return nil, nil, fmt.Errorf("stdin: %w", err)
+		}
+	}
+	l := newLoader(bytes.NewReader(stdin))
+	if err := l.addAll(a.files); err != nil {
+		return nil, nil, err
+	}
+	in, err := objectsOf(l, stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	given := len(l.set.Gateways)
+	l.set.AssumeGateways()
+	for _, gw := range l.set.Gateways[given:] {
+		in.Gateways = append(in.Gateways, coverage.Gateway{Gateway: gw})
+	}
+	a.notes(slices.DeleteFunc(l.set.Notes, lookedAt))
+	faults, err := generate(in, l, opts, enforcer)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.Baselines = append(in.Baselines, in.Written()...)
+	if len(in.Baselines) == 0 {
+		return nil, nil, fmt.Errorf("there is no XAccessPolicy for a Gateway in %s, and no object that the operator wrote", strings.Join(a.files, ", "))
+	}
+	return in, faults, nil
+}
+
+// generate makes what the policies of the input amount to the baselines of their Gateways.
+func generate(in *coverage.Input, l *loader, opts translator.Options, enforcer string) ([]diagnostic, error) {
+	if len(l.set.Policies) == 0 {
+		return nil, nil
+	}
+	decideFor(&opts, requests.AgainstPlan) // the keys of an issuer displace nothing
+	opts.Enforcers = translator.Enforcers{}
+	set := l.set.Input()
+	set.Enforcers = map[types.NamespacedName]translator.Enforcers{}
+	for i := range l.set.Gateways {
+		gw := &l.set.Gateways[i]
+		set.Enforcers[types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}] = enforcersOf(in, gw, enforcer)
+	}
+	withoutOwn(&set)
+	result, err := translator.Translate(set, opts)
+	if err != nil {
+		return nil, err
+	}
+	for i := range result.Gateways {
+		gw := &result.Gateways[i]
+		in.Generate(gw.Gateway, gw.EnvoyGateway.Objects, gw.Kuadrant.Objects)
+	}
+	return diagnose(l, result), nil
+}
+
+// enforcersOf is the operator's choice for a Gateway, with what the input shows to be installed. A Gateway whose class is not in
+// the input may be anybody's.
+func enforcersOf(in *coverage.Input, gw *gwv1.Gateway, wish string) translator.Enforcers {
+	s := translator.Situation{Default: wish, OfEnvoyGateway: true}
+	if value, set := gw.Annotations[translator.AnnotationEnforcer]; set {
+		s.Annotation = &value
+	}
+	for _, class := range in.Classes {
+		if class.Name == string(gw.Spec.GatewayClassName) {
+			s.OfEnvoyGateway = string(class.Spec.ControllerName) == egv1a1.Controller
+		}
+	}
+	for _, b := range in.Written() {
+		if b.Gateway == (types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}) {
+			s.Emitted.Kuadrant = s.Emitted.Kuadrant || b.Auth != nil
+			s.Emitted.EnvoyGateway = s.Emitted.EnvoyGateway || b.Security != nil
+		}
+	}
+	envoy := len(in.SecurityPolicies)+len(in.ExtensionPolicies)+len(in.PatchPolicies) > 0
+	s.Installed = translator.Enforcers{Kuadrant: wish != translator.EnforcerAuto || len(in.AuthPolicies) > 0 || !envoy || !s.OfEnvoyGateway, EnvoyGateway: true}
+	chosen, _ := translator.Choose(s)
+	return chosen
+}
+
+// withoutOwn takes earlier output of ours out of the translator's input: in files a Gateway has no UID, and it would count as
+// somebody else's.
+func withoutOwn(set *translator.Input) {
+	set.AuthPolicies = slices.DeleteFunc(slices.Clone(set.AuthPolicies), func(ap kuadrantv1.AuthPolicy) bool { return ap.Labels[owned.LabelManagedBy] == owned.ManagedBy })
+	set.SecurityPolicies = slices.DeleteFunc(slices.Clone(set.SecurityPolicies), func(sp egv1a1.SecurityPolicy) bool { return sp.Labels[owned.LabelManagedBy] == owned.ManagedBy })
+}
+
+// objectsOf reads again what a loader has read.
+func objectsOf(l *loader, stdin []byte) (*coverage.Input, error) {
+	in := &coverage.Input{}
+	files := make([]string, 0, len(l.seen))
+	for file := range l.seen {
+		files = append(files, file)
+	}
+	slices.Sort(files)
+	for _, file := range files {
+		data := stdin
+		if file != "-" {
+			var err error
+			if data, err = readFile(file); err != nil {
+				return nil, err
+			}
+		}
+		objects, err := coverage.Documents(data)
+		for _, u := range objects {
+			err = errors.Join(err, in.Add(u))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return in, nil
+}
+
+// lookedAt tells the translator's notes about kinds that it skips from those that matter: coverage looks at them.
+func lookedAt(note string) bool {
+	return slices.ContainsFunc(coverage.Kinds, func(kind string) bool { return strings.Contains(note, "objects of kind "+kind+" (") })
+}
+
+// subject is what is asked about; everything if kind is empty.
+type subject struct{ kind, namespace, name string }
+
+func subjectOf(args []string) (subject, error) {
+	if len(args) == 0 {
+		return subject{}, nil
+	}
+	kind, name, ok := strings.Cut(args[0], "/")
+	s := subject{kind: strings.ToLower(kind), name: name}
+	if namespace, rest, both := strings.Cut(name, "/"); both {
+		s.namespace, s.name = namespace, rest
+	}
+	known := s.kind == "gateway" || s.kind == "route" || slices.ContainsFunc(coverage.Kinds, func(k string) bool {
+		return strings.ToLower(k) == s.kind && strings.HasSuffix(s.kind, "route")
+	})
+	switch {
+	case len(args) > 1:
+		return s, usage("one route or Gateway can be asked about, or all of them")
+	case !ok || !known || s.name == "":
+		return s, usage("%q is no route/NAME or gateway/NAME; files are given with -f", args[0])
+	}
+	return s, nil
+}
+
+func (s subject) matches(l *coverage.Line) bool {
+	named := func(namespace, name string) bool {
+		return s.name == name && (s.namespace == "" || s.namespace == namespace)
+	}
+	switch s.kind {
+	case "":
+		return true
+	case "gateway":
+		return named(l.Gateway.Namespace, l.Gateway.Name)
+	case "route":
+		return named(l.Route.Namespace, l.Route.Name)
+	default:
+		return strings.ToLower(l.Route.Kind) == s.kind && named(l.Route.Namespace, l.Route.Name)
+	}
+}
+
+// absent explains why there is no line.
+func (s subject) absent(in *coverage.Input) error {
+	there := slices.ContainsFunc(in.Routes, func(r coverage.Route) bool { return s.matches(&coverage.Line{Route: r.ID()}) }) ||
+		slices.ContainsFunc(in.Gateways, func(gw coverage.Gateway) bool {
+			return s.matches(&coverage.Line{Gateway: types.NamespacedName{Namespace: gw.Namespace, Name: gw.Name}})
+		})
+	if there {
+		return fmt.Errorf("%s/%s is not attached to a Gateway that policies target", s.kind, s.name)
+	}
+	return fmt.Errorf("%s/%s is not in the input", s.kind, s.name)
+}
+
+// lineView is a line in JSON and YAML.
+type lineView struct {
+	Gateway     string `json:"gateway"`
+	Listener    string `json:"listener,omitempty"`
+	ListenerSet string `json:"listenerSet,omitempty"`
+	Route       string `json:"route,omitempty"`
+	RouteKind   string `json:"routeKind,omitempty"`
+	// Rule is left out where the answer is about all of the route.
+	Rule        *int   `json:"rule,omitempty"`
+	RuleName    string `json:"ruleName,omitempty"`
+	Enforcer    string `json:"enforcer"`
+	Holds       string `json:"holds"`
+	By          string `json:"by,omitempty"`
+	DisplacedBy string `json:"displacedBy,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	Why         string `json:"why,omitempty"`
+	Reported    string `json:"reported,omitempty"`
+}
+
+func writeLines(w io.Writer, lines []coverage.Line, output string) error {
+	if output == "text" {
+		return coverage.Write(w, lines)
+	}
+	views := make([]lineView, len(lines))
+	for i, l := range lines {
+		views[i] = lineView{Gateway: l.Gateway.String(), Listener: l.Listener, RouteKind: l.Route.Kind, RuleName: l.RuleName, Enforcer: l.Enforcer,
+			Holds: l.Holds(), By: l.By, DisplacedBy: l.DisplacedBy, Reason: l.Reason, Why: l.Why, Reported: l.Reported}
+		if l.ListenerSet.Name != "" {
+			views[i].ListenerSet = l.ListenerSet.String()
+		}
+		if l.Route.Name != "" {
+			views[i].Route = l.Route.Namespace + "/" + l.Route.Name
+		}
+		if l.Rule >= 0 {
+			views[i].Rule = &l.Rule
+		}
+	}
+	all := map[string]any{"lines": views}
+	if output == "json" {
+		return writeJSON(w, all)
+	}
+	text, err := yaml.Marshal(all)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
