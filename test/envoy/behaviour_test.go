@@ -169,7 +169,9 @@ func (w *world) clientCertificates(t *testing.T, ports map[string]string) {
 		require.NoError(t, err, c.rule)
 		assert.Equal(t, c.want, got.status, "%s", c.rule)
 	}
-	_, err := call{line: "GET /"}.write(ports["open"], clientTLS(certificate(stack.NewAuthority(t), one)))
+	stranger := clientTLS(certificate(stack.NewAuthority(t), one))
+	stranger.MaxVersion = tls.VersionTLS12 // with 1.3 the refusal comes after the handshake, and a request sent meanwhile can lose it
+	_, err := call{line: "GET /"}.write(ports["open"], stranger)
 	assert.ErrorContains(t, err, "unknown certificate authority")
 	forged, err := call{line: "GET /", headers: []string{"x-forwarded-client-cert: URI=" + one}}.write(ports["open"], clientTLS(certificate(w.ca, two)))
 	require.NoError(t, err)
