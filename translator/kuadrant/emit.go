@@ -101,69 +101,25 @@ func (e *emission) emit(p *plan.Plan, defaults bool) error {
 		e.finding(p.Listener, v1alpha1.PolicyReasonOverridden, fmt.Sprintf(
 			"AuthPolicy %s has overrides for the same target and is older, so it stays in force and ours has no effect; delete it", some(winners)))
 	}
-	rules, dropped, err := e.fitting(&expressed)
+	scheme, err := NewScheme(&expressed, e.opts)
 	if err != nil {
 		return err
 	}
-	expressed.Rules = plain(rules)
-	e.out.Findings = append(e.out.Findings, dropped...)
-	evaluators, err := split(rules, p.Profile, e.opts.maxNamed())
-	if err != nil {
-		return err
-	}
-	object, limit, err := e.render(&expressed, evaluators, defaults)
-	if err != nil {
-		return err
-	}
-	if limit != "" {
-		e.finding(p.Listener, v1alpha1.PolicyReasonTooLarge, limit+"; until the policies are smaller or on several Gateways, every request is denied")
-		expressed = plan.Plan{Gateway: p.Gateway, Listener: p.Listener, Profile: p.Profile}
-		if object, _, err = e.render(&expressed, nil, defaults); err != nil {
-			return err
-		}
-	}
-	e.out.Objects = append(e.out.Objects, object)
-	e.out.Expressed = append(e.out.Expressed, expressed)
-	return nil
-}
-
-// fitting drops the policies of which one rule alone is too large for an expression that others share. A policy is taken
-// whole or not at all.
-func (e *emission) fitting(p *plan.Plan) ([]sized, []plan.Finding, error) {
-	tooLarge := map[types.NamespacedName]bool{}
-	var findings []plan.Finding
-	all := make([]sized, 0, len(p.Rules))
-	for _, r := range p.Rules {
-		s, err := measure(r, p.Profile)
-		if err != nil {
-			return nil, nil, err
-		}
-		if s.size > maxRule {
-			tooLarge[r.Origin.Policy] = true
-			findings = append(findings, plan.Finding{Severity: plan.Error, Enforcer: Enforcer, Gateway: e.gateway, Origin: r.Origin,
-				Reason: v1alpha1.PolicyReasonTooLarge, Listeners: sections(p.Listener), Message: fmt.Sprintf(
-					"the rule needs %d code points in Authorino's expression, %d are allowed; the policy grants nothing until its headers, paths or CEL are shorter", s.size, maxRule)})
-		}
-		all = append(all, s)
-	}
-	return slices.DeleteFunc(all, func(s sized) bool { return tooLarge[s.Origin.Policy] }), findings, nil
-}
-
-// render returns the object, or the limit that it exceeds.
-func (e *emission) render(p *plan.Plan, evaluators []evaluator, defaults bool) (*kuadrantv1.AuthPolicy, string, error) {
-	ids := p.Identities()
-	authorization, limit, err := authorization(p, evaluators)
-	if err != nil || limit != "" {
-		return nil, limit, err
-	}
-	rules := kuadrantv1.AuthSchemeSpec{Authentication: e.opts.authentication(ids), Authorization: authorization, Response: e.opts.response(ids)}
-	object := e.opts.object(e.Gateway, e.name(p.Listener), p.Listener, rules, defaults)
+	name := e.name(p.Listener)
+	object := e.opts.object(e.Gateway, name, p.Listener, scheme.Rules, defaults)
 	size := len(marshal(object))
 	if size > MaxObject {
-		return nil, fmt.Sprintf("the AuthPolicy would have %d bytes, %d fit", size, MaxObject), nil
+		if err := scheme.Close(fmt.Sprintf("the AuthPolicy would have %d bytes, %d fit", size, MaxObject)); err != nil {
+			return err
+		}
+		object = e.opts.object(e.Gateway, name, p.Listener, scheme.Rules, defaults)
+		size = len(marshal(object))
 	}
 	e.out.Bytes = max(e.out.Bytes, size)
-	return object, "", nil
+	e.out.Objects = append(e.out.Objects, object)
+	e.out.Expressed = append(e.out.Expressed, scheme.Expressed)
+	e.out.Findings = append(e.out.Findings, scheme.Findings...)
+	return nil
 }
 
 // name gives the object its name. An object of that name that is not ours is never touched: the next name is used, and
