@@ -2,6 +2,7 @@ package envoygateway
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
+	"accesspolicy-operator/translator/cel"
 	"accesspolicy-operator/translator/plan"
 )
 
@@ -166,10 +168,54 @@ func TestTooLargeIsClosed(t *testing.T) {
 // deep; the limit is for what is made of it.
 func TestDeepExpressionsAreTooMuch(t *testing.T) {
 	for terms, taken := range map[int]bool{37: true, 40: false} {
-		why, err := tooMuch(strings.Repeat("1 + ", terms) + "1 > 0")
+		why, err := tooMuch(strings.Repeat("1 + ", terms)+"1 > 0", true)
 		require.NoError(t, err)
 		require.Equal(t, taken, why == "", "%d: %s", terms, why)
 	}
+}
+
+// Depth is only looked at where a user has written CEL, so what is made of everything else may not be deep, as much of it as
+// there may be.
+func TestRulesWithoutExpressionsAreFlat(t *testing.T) {
+	r := rule(spiffeID)
+	r.MCP = &plan.MCPMatch{Base: true, Methods: []plan.MCPMethod{{Name: "tools/call", Params: []string{"add", "subtract"}}, {Name: "prompts", Category: true}}}
+	for i := range 64 {
+		r.Hosts = append(r.Hosts, fmt.Sprintf("*.%d.example", i))
+		r.Paths = append(r.Paths, plan.PathMatch{Type: plan.PathPrefix, Value: fmt.Sprintf("/%d", i)})
+		r.Headers = append(r.Headers, plan.HeaderMatch{Name: fmt.Sprintf("x-%d", i), Value: "a+", Regex: true})
+	}
+	for _, name := range []string{plan.ProfileMCPGateway, plan.ProfileGeneric} {
+		profile, _ := plan.ProfileNamed(name)
+		alternatives, err := parts(&r, profile, spiffeID)
+		require.NoError(t, err)
+		require.NotEmpty(t, alternatives)
+		for _, alternative := range alternatives {
+			depth, err := cel.Nesting(callers(r.Source)[0].rule(alternative).CEL)
+			require.NoError(t, err)
+			require.LessOrEqual(t, depth, MaxNesting, name)
+		}
+	}
+}
+
+// Of a thousand rules about tools most are about others, and Envoy is done with those after one comparison.
+func TestNamesComeFirst(t *testing.T) {
+	calls := func(names ...string) egv1a1.AuthorizationRule {
+		r := rule(spiffeID)
+		r.MCP = &plan.MCPMatch{Methods: []plan.MCPMethod{{Name: "tools/call", Params: names}}}
+		rules, why, err := allow(&r, wide().Plans[0].Profile)
+		require.NoError(t, err)
+		require.Empty(t, why)
+		require.Len(t, rules, 1)
+		require.Contains(t, rules[0].Principal.Headers, egv1a1.AuthorizationHeaderMatch{Name: "x-mcp-toolname", Values: names})
+		return rules[0]
+	}
+	require.Regexp(t, "^"+regexp.QuoteMeta("request.headers['x-mcp-toolname'] == 'add' && connection.mtls"), calls("add").CEL)
+	require.Regexp(t, "^"+regexp.QuoteMeta("request.headers['x-mcp-toolname'] in ['add','echo'] && "), calls("add", "echo").CEL)
+	var many []string
+	for i := range 64 {
+		many = append(many, fmt.Sprintf("tool-number-%d", i))
+	}
+	require.Regexp(t, "^"+regexp.QuoteMeta("connection.mtls"), calls(many...).CEL, "a list that is paid for by everybody")
 }
 
 func TestOtherPeoplesObjectIsLeftAlone(t *testing.T) {

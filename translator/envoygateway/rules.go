@@ -20,6 +20,8 @@ import (
 type part struct {
 	headers []egv1a1.AuthorizationHeaderMatch
 	cel     []string
+	// early repeats one of headers as CEL, "" for none.
+	early string
 }
 
 func (p part) and(conditions ...string) part {
@@ -31,6 +33,22 @@ func (p part) header(name string, values ...string) part {
 	p.headers = append(slices.Clone(p.headers), egv1a1.AuthorizationHeaderMatch{Name: name, Values: values})
 	return p
 }
+
+// names repeats a comparison of a header as CEL. Envoy evaluates the CEL of a rule before it compares headers and claims, and
+// stops at the first condition that does not hold: most rules of a large Gateway are about other tools than the one called.
+func (p part) names(header string, values []string) part {
+	p.early = value(header) + " in " + cel.QuoteList(values)
+	if len(values) == 1 {
+		p.early = value(header) + " == " + cel.Quote(values[0])
+	}
+	if len(p.early) > maxNames {
+		p.early = ""
+	}
+	return p
+}
+
+// maxNames is how long a repeated comparison may be, in bytes: with many names it costs more than it saves.
+const maxNames = 512
 
 // headerMethod is the pseudo-header of the HTTP method. operation.methods would ignore the case.
 const headerMethod = ":method"
@@ -72,7 +90,7 @@ func allow(r *plan.Rule, p plan.Profile) ([]egv1a1.AuthorizationRule, string, er
 		}
 		for _, alternative := range alternatives {
 			rule := c.rule(alternative)
-			if why, err := tooMuch(rule.CEL); why != "" || err != nil {
+			if why, err := tooMuch(rule.CEL, r.CEL != nil); why != "" || err != nil {
 				return nil, why, err
 			}
 			rule.Name, rule.Action = ruleName(r.Origin.String(), len(out)), egv1a1.ActionAllow
@@ -83,12 +101,12 @@ func allow(r *plan.Rule, p plan.Profile) ([]egv1a1.AuthorizationRule, string, er
 }
 
 // tooMuch returns which limit an expression exceeds, or "". Envoy Gateway would accept one that is nested too deep, and Envoy
-// refuse it together with everybody's rules. An error is a fault of ours.
-func tooMuch(text string) (string, error) {
+// refuse it together with everybody's rules; only what a user has written can be. An error is a fault of ours.
+func tooMuch(text string, written bool) (string, error) {
 	if size := utf8.RuneCountInString(text); size > MaxExpression {
 		return fmt.Sprintf("it needs %d characters of CEL in a SecurityPolicy, %d are allowed; shorten its paths, headers or expression, or split it", size, MaxExpression), nil
 	}
-	if text == "" {
+	if !written {
 		return "", nil
 	}
 	depth, err := cel.Nesting(text)
@@ -105,6 +123,9 @@ func (c caller) rule(p part) egv1a1.AuthorizationRule {
 		rule.Principal = &egv1a1.Principal{JWT: c.jwt, Headers: p.headers}
 	}
 	rule.CEL = all(append([]string{c.cel}, p.cel...)...)
+	if early := all(p.early, rule.CEL); utf8.RuneCountInString(early) <= MaxExpression {
+		rule.CEL = early
+	}
 	if rule.Principal == nil && rule.CEL == "" {
 		rule.CEL = "true" // the CRD asks for one of them
 	}
@@ -181,7 +202,7 @@ func calls(base part, m *plan.MCPMatch, p plan.Profile) []part {
 		case len(method.Params) == 0:
 			whole = append(whole, method.Name)
 		default:
-			call := base.header(p.MethodHeader, method.Name).header(p.ParamHeader(method.Name), method.Params...)
+			call := base.header(p.MethodHeader, method.Name).header(p.ParamHeader(method.Name), method.Params...).names(p.ParamHeader(method.Name), method.Params)
 			if p.NeedsServer(method.Name) {
 				call = call.and(server(p))
 			}
