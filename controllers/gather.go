@@ -21,7 +21,8 @@ type world struct {
 	gateway gwv1.Gateway
 	// policies target the Gateway.
 	policies []Policy
-	routes   []gwv1.HTTPRoute
+	// routes are attached to it.
+	routes []gwv1.HTTPRoute
 	// authPolicies are those in the Gateway's namespace, and those on its routes.
 	authPolicies []AuthPolicy
 	// securityPolicies and clientTraffic are those in the Gateway's namespace.
@@ -81,6 +82,11 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		return nil, fmt.Errorf("list policies: %w", err)
 	}
 	w.policies = policies.Items
+	var routes gwv1.HTTPRouteList
+	if err := r.client.List(ctx, &routes, client.MatchingFields{indexGateway: name.String()}); err != nil {
+		return nil, fmt.Errorf("list HTTPRoutes: %w", err)
+	}
+	w.routes = routes.Items
 	if w.installed.Kuadrant {
 		if err := r.gatherAuthPolicies(ctx, w); err != nil {
 			return nil, authPolicies.absent(err)
@@ -144,12 +150,6 @@ func (r *GatewayReconciler) gatherAuthPolicies(ctx context.Context, w *world) er
 		return fmt.Errorf("list AuthPolicies: %w", err)
 	}
 	w.authPolicies = near.Items
-	var routes gwv1.HTTPRouteList
-	name := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
-	if err := r.client.List(ctx, &routes, client.MatchingFields{indexGateway: name.String()}); err != nil {
-		return fmt.Errorf("list HTTPRoutes: %w", err)
-	}
-	w.routes = routes.Items
 	for i := range w.routes {
 		route := &w.routes[i]
 		if route.Namespace == w.gateway.Namespace {

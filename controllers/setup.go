@@ -39,12 +39,16 @@ func slim(o any) (any, error) {
 	switch o := o.(type) {
 	case *Policy, *AuthPolicy, *SecurityPolicy, *ClientTrafficPolicy:
 		return o, nil
-	case *gwv1.HTTPRoute: // only where it is attached
+	case *gwv1.HTTPRoute: // only where it is attached, and how many matches it has
 		route := &gwv1.HTTPRoute{TypeMeta: o.TypeMeta}
 		route.Namespace, route.Name, route.UID = o.Namespace, o.Name, o.UID
 		route.ResourceVersion, route.Generation = o.ResourceVersion, o.Generation
 		route.Annotations = marksOfTheWatch(o.Annotations)
-		route.Spec.ParentRefs = o.Spec.ParentRefs
+		route.Spec.ParentRefs, route.Spec.Hostnames = o.Spec.ParentRefs, o.Spec.Hostnames
+		route.Spec.Rules = make([]gwv1.HTTPRouteRule, len(o.Spec.Rules))
+		for i := range o.Spec.Rules {
+			route.Spec.Rules[i].Matches = make([]gwv1.HTTPRouteMatch, len(o.Spec.Rules[i].Matches))
+		}
 		return route, nil
 	case *gwv1.Gateway:
 		o.ManagedFields = nil // labels stay: ClientTrafficPolicies can choose Gateways by them

@@ -33,7 +33,7 @@ type Policy struct {
 type Input struct {
 	Policies []Policy
 	Gateways []gwv1.Gateway
-	// Routes are the HTTPRoutes that exist; they only serve to say what is displaced.
+	// Routes are the HTTPRoutes that exist; they only serve to say what is displaced and how much is sent to Envoy.
 	Routes []gwv1.HTTPRoute
 	// AuthPolicies and SecurityPolicies are those that exist already, ours and other people's.
 	AuthPolicies     []kuadrantv1.AuthPolicy
@@ -303,7 +303,7 @@ func emit(gw *gwv1.Gateway, set planSet, in Input, opts Options) (GatewayResult,
 	}
 	if result.Enforcers.EnvoyGateway {
 		emitted, err := envoygateway.Emit(envoygateway.Input{Gateway: gw, Plans: result.Plans,
-			Existing: in.SecurityPolicies, ClientTraffic: in.ClientTraffic}, opts.EnvoyGateway)
+			Existing: in.SecurityPolicies, ClientTraffic: in.ClientTraffic, Routes: in.Routes}, opts.EnvoyGateway)
 		if err != nil {
 			return result, err
 		}

@@ -29,6 +29,8 @@ type Input struct {
 	// ClientTraffic are the ClientTrafficPolicies that are there; they say whether client certificates are verified and
 	// whether MCP headers of clients are removed.
 	ClientTraffic []egv1a1.ClientTrafficPolicy
+	// Routes are the HTTPRoutes that there are. They only serve to say how much Envoy is sent.
+	Routes []gwv1.HTTPRoute
 }
 
 // Output is what the emitter made of a Gateway.
@@ -48,6 +50,8 @@ type emission struct {
 	opts    Options
 	gateway types.NamespacedName
 	out     Output
+	// sent is an estimate of what a change sends to an Envoy, in bytes.
+	sent int
 }
 
 // Emit makes the SecurityPolicies of a Gateway. Envoy Gateway takes the most specific one of a route: a listener's object
@@ -68,6 +72,7 @@ func Emit(in Input, opts Options) (*Output, error) {
 			return nil, err
 		}
 	}
+	e.deliveryFinding(e.sent)
 	return &e.out, nil
 }
 
@@ -114,6 +119,7 @@ func (e *emission) emit(p *plan.Plan) error {
 		}
 	}
 	e.out.Bytes = max(e.out.Bytes, size)
+	e.sent += delivery(size, e.copies(p.Listener))
 	e.out.Objects = append(e.out.Objects, object)
 	e.out.Expressed = append(e.out.Expressed, expressed)
 	return nil
