@@ -151,7 +151,7 @@ bench-envoy: ## Measure what rules cost a request through the real Envoy.
 .PHONY: lint
 lint: ## Run golangci-lint on every module with own code.
 	@lint="$$($(TOOL) golangci-lint)"; \
-	for module in $(TEST_MODULES) hack/components/minikcm hack/components/stubregistry; do \
+	for module in $(TEST_MODULES) hack/components/minikcm hack/components/mcpgateway hack/components/stubregistry; do \
 		echo "== $$module: golangci-lint run"; \
 		(cd "$$module" && "$$lint" run ./...); \
 	done

@@ -3,6 +3,7 @@ package envoy_test
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -51,21 +52,30 @@ type call struct {
 	// line is a method and a target.
 	line    string
 	headers []string
+	body    string
 	// h2 is set for HTTP/2, which a client library writes, without the headers.
 	h2 bool
 }
 
 // write sends a call in clear text, or with TLS where config is not nil.
 func (c call) write(address string, config *tls.Config) (answer, error) {
-	method, target, _ := strings.Cut(c.line, " ")
 	if c.h2 {
+		method, target, _ := strings.Cut(c.line, " ")
 		return overHTTP2(address, method, target)
 	}
-	connection, err := net.DialTimeout("tcp", address, time.Second)
+	response, err := c.open(address, config)
 	if err != nil {
 		return answer{}, err
 	}
-	defer connection.Close()
+	return readAnswer(response)
+}
+
+// open does the same and leaves the answer's body to be read. Closing it closes the connection.
+func (c call) open(address string, config *tls.Config) (*http.Response, error) {
+	connection, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return nil, err
+	}
 	_ = connection.SetDeadline(time.Now().Add(10 * time.Second))
 	if config != nil {
 		connection = tls.Client(connection, config)
@@ -78,15 +88,20 @@ func (c call) write(address string, config *tls.Config) (answer, error) {
 	for _, header := range c.headers {
 		b.WriteString(header + "\r\n")
 	}
-	b.WriteString("content-length: 0\r\n\r\n")
+	fmt.Fprintf(&b, "content-length: %d\r\n\r\n%s", len(c.body), c.body)
 	if _, err := io.WriteString(connection, b.String()); err != nil {
-		return answer{}, err
+		return nil, errors.Join(err, connection.Close())
 	}
+	method, _, _ := strings.Cut(c.line, " ")
 	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: method})
 	if err != nil {
-		return answer{}, err
+		return nil, errors.Join(err, connection.Close())
 	}
-	return readAnswer(response)
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{response.Body, connection}
+	return response, nil
 }
 
 func overHTTP2(address, method, target string) (answer, error) {

@@ -73,13 +73,17 @@ func newWorld(t testing.TB) *world {
 	w.StartEnvoyGateway(t)
 	w.echo = startEcho(t)
 	w.issuer, w.keys = w.Issuer(t)
-	proxy := stack.Object("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "envoy-gateway-system", class, map[string]any{"mergeGateways": true})
+	proxy := sharedProxy(map[string]any{"mergeGateways": true})
 	shared := stack.Object("gateway.networking.k8s.io/v1", "GatewayClass", "", class, map[string]any{
 		"controllerName": "gateway.envoyproxy.io/gatewayclass-controller",
 		"parametersRef":  map[string]any{"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": class, "namespace": "envoy-gateway-system"},
 	})
 	w.Apply(t, proxy, shared)
 	return w
+}
+
+func sharedProxy(spec map[string]any) *unstructured.Unstructured {
+	return stack.Object("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "envoy-gateway-system", class, spec)
 }
 
 // startEcho runs the upstream: it answers with what it was sent.
@@ -117,6 +121,12 @@ const headerEcho = "x-echo"
 // serves all cases; a case whose callers have certificates is served with TLS.
 func (w *world) add(t testing.TB, name string, c *requests.Case) *site {
 	t.Helper()
+	return w.addRouted(t, name, c, func(s *site, gateway string) { w.routes(t, s.namespace, gateway) })
+}
+
+// addRouted does the same with other routes, which are made when the ports are known.
+func (w *world) addRouted(t testing.TB, name string, c *requests.Case, routes func(s *site, gateway string)) *site {
+	t.Helper()
 	s := w.translate(t, name, c)
 	gw := findGateway(c, s.result)
 	w.Apply(t, stack.Namespace(s.namespace))
@@ -131,7 +141,7 @@ func (w *world) add(t testing.TB, name string, c *requests.Case) *site {
 	if s.secure {
 		w.certificates(t, s, gw.Name)
 	}
-	w.routes(t, s.namespace, gw.Name)
+	routes(s, gw.Name)
 	w.Apply(t, stack.Object("gateway.networking.k8s.io/v1", "Gateway", s.namespace, gw.Name, map[string]any{"gatewayClassName": class, "listeners": listeners}))
 	return s
 }
@@ -139,12 +149,28 @@ func (w *world) add(t testing.TB, name string, c *requests.Case) *site {
 // routes sends everything that arrives at a Gateway to the upstream.
 func (w *world) routes(t testing.TB, namespace, gateway string) {
 	t.Helper()
-	w.Apply(t, stack.Object("gateway.envoyproxy.io/v1alpha1", "Backend", namespace, backend, map[string]any{
-		"endpoints": []any{map[string]any{"ip": map[string]any{"address": upstreamAddress, "port": port(w.echo)}}}}))
-	w.Apply(t, stack.Object("gateway.networking.k8s.io/v1", "HTTPRoute", namespace, "all", map[string]any{
+	w.Apply(t, backendAt(namespace, backend, w.echo), routeTo(namespace, gateway, backend))
+}
+
+func backendAt(namespace, name, address string) *unstructured.Unstructured {
+	return stack.Object("gateway.envoyproxy.io/v1alpha1", "Backend", namespace, name, map[string]any{
+		"endpoints": []any{map[string]any{"ip": map[string]any{"address": upstreamAddress, "port": port(address)}}}})
+}
+
+// routeTo is a route to a backend of the same namespace, for these hosts or for all.
+func routeTo(namespace, gateway, backend string, hosts ...any) *unstructured.Unstructured {
+	spec := map[string]any{
 		"parentRefs": []any{map[string]any{"name": gateway}},
-		"rules":      []any{map[string]any{"backendRefs": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "Backend", "name": backend}}}},
-	}))
+		"rules":      []any{map[string]any{"backendRefs": []any{backendRef(backend)}}},
+	}
+	if len(hosts) > 0 {
+		spec["hostnames"] = hosts
+	}
+	return stack.Object("gateway.networking.k8s.io/v1", "HTTPRoute", namespace, backend, spec)
+}
+
+func backendRef(name string) map[string]any {
+	return map[string]any{"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name}
 }
 
 // translate makes the SecurityPolicies for the API server's own issuer.

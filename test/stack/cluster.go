@@ -97,7 +97,7 @@ func components(t testing.TB) string {
 	folder := os.Getenv(componentsVariable)
 	if folder == "" {
 		t.Fatalf("%s is not set, so there is nothing to start; set it to the folder that `hack/components/build "+
-			"etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway stubregistry crds` prints", componentsVariable)
+			"etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway mcp-broker-router mcpserver stubregistry crds` prints", componentsVariable)
 	}
 
 	return folder

@@ -8,7 +8,7 @@
 //
 //	go test -c -o /tmp/stack.test ./test/stack
 //	ACCESSPOLICY_COMPONENTS=$(hack/components/build etcd kube-apiserver minikcm \
-//	    authorino kuadrant-operator envoy-gateway stubregistry crds) \
+//	    authorino kuadrant-operator envoy-gateway mcp-broker-router mcpserver stubregistry crds) \
 //	    hack/loopback /tmp/stack.test -test.v
 //
 // No Envoy runs, no kubelet and no operator of Authorino or Limitador: what those

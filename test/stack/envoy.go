@@ -91,7 +91,9 @@ func (c *Cluster) startEnvoy(t testing.TB, selector string) *Envoy {
 	must(t, err)
 
 	envoy := newProcess(t, c.folder, component(t, "envoy"), "--config-yaml", bootstrap, "--service-cluster", argument(args, "--service-cluster"),
-		"--service-node", "local", "--log-level", "warn", "--concurrency", "1", "--drain-strategy", "immediate", "--disable-hot-restart")
+		"--service-node", "local", "--log-level", "warn", "--concurrency", "1", "--drain-strategy", "immediate", "--disable-hot-restart",
+		// Tests read access logs, which Envoy otherwise writes every ten seconds.
+		"--file-flush-interval-msec", "200")
 	envoy.mustStart(t, answers("http://"+admin+"/ready"))
 
 	return &Envoy{process: envoy, admin: admin}
