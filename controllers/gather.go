@@ -82,6 +82,9 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		return nil, fmt.Errorf("list policies: %w", err)
 	}
 	w.policies = policies.Items
+	for i := range w.policies {
+		r.written.catchUp(&w.policies[i])
+	}
 	var routes gwv1.HTTPRouteList
 	if err := r.client.List(ctx, &routes, client.MatchingFields{indexGateway: name.String()}); err != nil {
 		return nil, fmt.Errorf("list HTTPRoutes: %w", err)

@@ -64,7 +64,7 @@ func (s *statusWriter) set(ctx context.Context, policy *Policy, gateway types.Na
 			return err
 		}
 		if len(entries) > 0 { // a removal may cross with a Gateway that is looked after again, which has to see it
-			s.written.rememberStatus(target.UID, target.ResourceVersion)
+			s.written.rememberStatus(target)
 		}
 		writes.WithLabelValues("XAccessPolicy/status", "patch").Inc()
 		s.announce(ctx, before, target, gateway)

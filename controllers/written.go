@@ -5,8 +5,10 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"accesspolicy-operator/api/v1alpha1"
 )
 
 // written remembers what our writes returned, for as long as the cache may be behind: without it a second reconcile right
@@ -14,12 +16,19 @@ import (
 type written struct {
 	mu      sync.Mutex
 	objects map[types.UID]generated
-	// policies has the resource version that our last status write gave a policy.
-	policies map[types.UID]string
+	// policies is what our last status write made of a policy.
+	policies map[types.UID]writtenStatus
+}
+
+type writtenStatus struct {
+	version    string
+	generation int64
+	// status is nil when the cache has had it.
+	status *v1alpha1.AccessPolicyStatus
 }
 
 func newWritten() *written {
-	return &written{objects: map[types.UID]generated{}, policies: map[types.UID]string{}}
+	return &written{objects: map[types.UID]generated{}, policies: map[types.UID]writtenStatus{}}
 }
 
 func (w *written) remember(o generated) {
@@ -75,16 +84,42 @@ func (w *written) isOurWrite(o generated) bool {
 	return true
 }
 
-func (w *written) rememberStatus(uid types.UID, version string) {
+// rememberStatus takes a policy as our write of its status left it.
+func (w *written) rememberStatus(p *Policy) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.policies[uid] = version
+	if older(p.ResourceVersion, w.policies[p.UID].version) {
+		return // of two Gateways the other one has written since
+	}
+	w.policies[p.UID] = writtenStatus{p.ResourceVersion, p.Generation, p.Status.DeepCopy()}
+}
+
+// catchUp gives a policy from the cache the status that we wrote, if the cache is behind. Compared with an older one, a status
+// that has to be written again would look as if it were there, and the event of our own write is passed over.
+func (w *written) catchUp(p *Policy) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours, known := w.policies[p.UID]
+	switch {
+	case !known || ours.status == nil || p.Generation != ours.generation: // another generation has a turn of its own
+	case older(p.ResourceVersion, ours.version):
+		p.Status, p.ResourceVersion = *ours.status, ours.version
+	default:
+		ours.status = nil
+		w.policies[p.UID] = ours
+	}
+}
+
+// older reports whether one resource version is known to come before another.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
 }
 
 func (w *written) isOurStatus(p *Policy) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.policies[p.UID] == p.ResourceVersion
+	return w.policies[p.UID].version == p.ResourceVersion
 }
 
 func (w *written) forgetPolicy(uid types.UID) {
