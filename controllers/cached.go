@@ -66,8 +66,8 @@ func (l *PolicyList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// AuthPolicy is an AuthPolicy as the cache keeps it: of other people's only what says where it is attached and how strong
-// it is, of ours also the spec as it was read, to tell whether it is still what we wrote.
+// AuthPolicy is an AuthPolicy as the cache keeps it: of ours also the spec as it was read, to tell whether it is still what
+// we wrote. Of one whose rules this version cannot read there is only where it is attached and how strong it is.
 type AuthPolicy struct {
 	kuadrantv1.AuthPolicy
 	// Live is the spec of one of ours, as JSON values; nil for others.
@@ -123,6 +123,10 @@ func (a *AuthPolicy) UnmarshalJSON(data []byte) error {
 	*a = AuthPolicy{Live: raw.live()}
 	a.TypeMeta, a.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
 	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Status, &a.Status)
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &a.Spec) == nil {
+		return nil
+	}
+	a.Spec = kuadrantv1.AuthPolicySpec{}
 	var head authPolicyHead
 	if kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &head) == nil {
 		_ = kjson.UnmarshalCaseSensitivePreserveInts(head.TargetRef, &a.Spec.TargetRef)
@@ -158,8 +162,8 @@ func (l *AuthPolicyList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// SecurityPolicy is a SecurityPolicy as the cache keeps it: of other people's only what it targets, of ours also the spec as
-// it was read and what Envoy Gateway reports.
+// SecurityPolicy is a SecurityPolicy as the cache keeps it: of ours also the spec as it was read and what Envoy Gateway
+// reports. One of which this version cannot read more than its targets is taken for one that replaces ours there.
 type SecurityPolicy struct {
 	egv1a1.SecurityPolicy
 	// Live is the spec of one of ours, as JSON values; nil for others.
@@ -174,7 +178,10 @@ func (s *SecurityPolicy) UnmarshalJSON(data []byte) error {
 	}
 	*s = SecurityPolicy{Live: raw.live()}
 	s.TypeMeta, s.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &s.Spec.PolicyTargetReferences)
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &s.Spec) != nil {
+		s.Spec = egv1a1.SecurityPolicySpec{}
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Spec, &s.Spec.PolicyTargetReferences)
+	}
 	if s.Live != nil {
 		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Status, &s.Status)
 	}

@@ -50,36 +50,59 @@ func crdRequests(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// enforcers follows what is installed that can enforce policies. It may come after the operator, or go before it.
+// enforcers follows what is installed that can enforce policies, and what can stand in place of it. It may come after the
+// operator, or go before it.
 type enforcers struct {
 	client client.Client
 	// gateways gets every Gateway when what is installed has changed.
 	gateways chan event.TypedGenericEvent[*gwv1.Gateway]
 
 	kuadrant, envoyGateway *follower
+	// optional are the kinds that only coverage looks at.
+	optional optionalKinds
 }
 
-// follower follows the kinds of one enforcer while they are installed.
+// follower follows kinds while they are installed.
 type follower struct {
-	// kind is the one whose CRD tells whether the enforcer is installed.
-	kind   *objectKind
-	crd    client.Reader
-	cache  cache.Cache
-	mapper meta.RESTMapper
-	// kinds are all that are followed; the first is kind.
-	kinds []followed
+	// crd tells whether they are, and title names them, for messages.
+	crd, title string
+	crds       client.Reader
+	cache      cache.Cache
+	mapper     meta.RESTMapper
+	kinds      []*followed
 	// there is set while the kinds are followed, unserved while the CRD is there and the API server does not serve them all.
 	there, unserved atomic.Bool
 }
 
-// followed is a kind that is watched while its enforcer is installed.
+// followed is a kind that is watched while it is installed.
 type followed struct {
-	gvk    schema.GroupVersionKind
+	// gvk without a version stands for the one that the API server prefers.
+	gvk schema.GroupVersionKind
+	// object is one of the kind; an Unstructured has the version that was found.
 	object client.Object
+	// found is the kind with that version, nil before it was found.
+	found atomic.Pointer[schema.GroupVersionKind]
 	// index makes the indexes of the kind; nil for none.
-	index func(context.Context) error
+	index func(context.Context, client.Object) error
 	// watch makes the Gateway controller follow the kind from now on.
-	watch func() error
+	watch func(client.Object) error
+}
+
+// find returns an error where the API server does not serve the kind.
+func (k *followed) find(mapper meta.RESTMapper) error {
+	var versions []string
+	if k.gvk.Version != "" {
+		versions = []string{k.gvk.Version}
+	}
+	mapping, err := mapper.RESTMapping(k.gvk.GroupKind(), versions...)
+	if err != nil {
+		return err
+	}
+	if k.gvk.Version == "" {
+		k.object = ofKind(mapping.GroupVersionKind)
+	}
+	k.found.Store(&mapping.GroupVersionKind)
+	return nil
 }
 
 // installed returns whose kinds are followed.
@@ -87,7 +110,13 @@ func (e *enforcers) installed() translator.Enforcers {
 	return translator.Enforcers{Kuadrant: e.kuadrant.there.Load(), EnvoyGateway: e.envoyGateway.there.Load()}
 }
 
-func (e *enforcers) followers() []*follower { return []*follower{e.kuadrant, e.envoyGateway} }
+func (e *enforcers) followers() []*follower {
+	out := []*follower{e.kuadrant, e.envoyGateway}
+	for _, k := range e.optional {
+		out = append(out, k.follower)
+	}
+	return out
+}
 
 // settled reports whether what is installed is followed already. Right after a start it is not, and what is written then
 // would be wrong for a moment; every Gateway has a turn when it is.
@@ -101,7 +130,7 @@ func (e *enforcers) settled(ctx context.Context) (bool, error) {
 }
 
 func (f *follower) installed(ctx context.Context) (bool, error) {
-	err := f.crd.Get(ctx, types.NamespacedName{Name: f.kind.crd}, crdMetadata())
+	err := f.crds.Get(ctx, types.NamespacedName{Name: f.crd}, crdMetadata())
 	return err == nil, client.IgnoreNotFound(err)
 }
 
@@ -112,25 +141,27 @@ func (f *follower) settled(ctx context.Context) (bool, error) {
 
 // setup makes a controller of the CRDs.
 func (e *enforcers) setup(ctx context.Context, mgr ctrl.Manager) error {
-	b := builder.ControllerManagedBy(mgr).Named("enforcer").WithOptions(controller.Options{MaxConcurrentReconciles: 1})
-	for _, f := range e.followers() {
-		crds, err := newCRDCache(mgr, f.kind.crd)
+	followers := e.followers()
+	// The first list of each kind is waited for; one after the other would add up at each start.
+	b := builder.ControllerManagedBy(mgr).Named("enforcer").WithOptions(controller.Options{MaxConcurrentReconciles: len(followers)})
+	for _, f := range followers {
+		crds, err := newCRDCache(mgr, f.crd)
 		if err != nil {
 			return err
 		}
 		if _, err := crds.GetInformer(ctx, crdMetadata(), cache.BlockUntilSynced(false)); err != nil { // read before anybody watches it
-			return fmt.Errorf("follow the CRD %s: %w", f.kind.crd, err)
+			return fmt.Errorf("follow the CRD %s: %w", f.crd, err)
 		}
-		f.crd = crds
+		f.crds = crds
 		b = b.WatchesRawSource(source.Kind(crds, client.Object(crdMetadata()), handler.EnqueueRequestsFromMapFunc(crdRequests)))
 	}
 	return b.Complete(e)
 }
 
-// Reconcile is called when the CRD of an enforcer comes, changes or goes.
+// Reconcile is called when a CRD that is followed comes, changes or goes.
 func (e *enforcers) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	for _, f := range e.followers() {
-		if f.kind.crd != request.Name {
+		if f.crd != request.Name {
 			continue
 		}
 		changed, again, err := f.follow(ctx)
@@ -155,14 +186,14 @@ func (f *follower) follow(ctx context.Context) (changed bool, again time.Duratio
 		f.unserved.Store(false)
 		return false, 0, nil
 	case !there:
-		logf.FromContext(ctx).Info(f.kind.title + " is not installed any more")
+		logf.FromContext(ctx).Info(f.title + " is not installed any more")
 		f.there.Store(false)
 		f.unserved.Store(false)
 		return true, 0, f.end(ctx)
 	}
 	for _, k := range f.kinds {
-		if _, err := f.mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version); err != nil {
-			logf.FromContext(ctx).Info(f.kind.title+" is there and not served yet", "kind", k.gvk.Kind, "error", err.Error())
+		if err := k.find(f.mapper); err != nil {
+			logf.FromContext(ctx).Info(f.title+" is there and not served yet", "kind", k.gvk.Kind, "error", err.Error())
 			return !f.unserved.Swap(true), time.Second, nil
 		}
 	}
@@ -170,7 +201,7 @@ func (f *follower) follow(ctx context.Context) (changed bool, again time.Duratio
 		_ = f.end(ctx) // the next try begins anew
 		return false, 0, err
 	}
-	logf.FromContext(ctx).Info(f.kind.title + " is installed")
+	logf.FromContext(ctx).Info(f.title + " is installed")
 	f.there.Store(true)
 	f.unserved.Store(false)
 	return true, 0, nil
@@ -179,11 +210,11 @@ func (f *follower) follow(ctx context.Context) (changed bool, again time.Duratio
 func (f *follower) begin(ctx context.Context) error {
 	for _, k := range f.kinds {
 		if k.index != nil {
-			if err := k.index(ctx); err != nil {
+			if err := k.index(ctx, k.object); err != nil {
 				return fmt.Errorf("index %s: %w", k.gvk.Kind, err)
 			}
 		}
-		if err := k.watch(); err != nil {
+		if err := k.watch(k.object); err != nil {
 			return fmt.Errorf("watch %s: %w", k.gvk.Kind, err)
 		}
 		// The first list has to be there before anything is decided by what is in it.

@@ -77,7 +77,7 @@ func (r *GatewayReconciler) announce(w *world, t *translation, problems []plan.F
 
 // problems are what keeps the objects of a Gateway as a whole from being in force. Accepted policies say so as well; a
 // Gateway that denies by default may have none.
-func problems(w *world, t *translation, force inForce, failure error) []plan.Finding {
+func problems(w *world, t *translation, force inForce, displaced displacement, failure error) []plan.Finding {
 	var out []plan.Finding
 	add := func(severity plan.Severity, reason, message string) {
 		out = append(out, plan.Finding{Severity: severity, Reason: reason, Message: message, Gateway: types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}})
@@ -88,6 +88,8 @@ func problems(w *world, t *translation, force inForce, failure error) []plan.Fin
 		add(plan.Error, v1alpha1.PolicyReasonNoEnforcer, w.noEnforcer())
 	case failure != nil:
 		add(plan.Warning, "WriteFailed", shortenMessage(failure.Error()))
+	case displaced.reason != "":
+		add(plan.Error, displaced.reason, displaced.message)
 	case !worst.holds() && worst.reason != v1alpha1.PolicyReasonPending:
 		add(plan.Error, worst.reason, worst.message)
 	}

@@ -86,7 +86,7 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		r.written.catchUp(&w.policies[i])
 	}
 	var routes gwv1.HTTPRouteList
-	if err := r.client.List(ctx, &routes, client.MatchingFields{indexGateway: name.String()}); err != nil {
+	if err := r.client.List(ctx, &routes, client.MatchingFields{indexParent: targetKey(kindGateway, name.Namespace, name.Name)}); err != nil {
 		return nil, fmt.Errorf("list HTTPRoutes: %w", err)
 	}
 	w.routes = routes.Items

@@ -12,6 +12,7 @@ import (
 
 	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/coverage"
 )
 
 // objectKind is a kind that we write and that somebody else's controller puts in force.
@@ -92,4 +93,6 @@ type wanted struct {
 	section string
 	// beneath is set for the denial under the objects of single listeners.
 	beneath bool
+	// baseline is the same object for package coverage.
+	baseline coverage.Baseline
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/coverage"
 	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 )
@@ -23,7 +24,8 @@ var (
 	refusedGauge  = gauge("accesspolicy_refused_policies", "Policies that were not accepted, by the reason of the condition Accepted.", reasonLabels...)
 	pendingGauge  = gauge("accesspolicy_unprogrammed_policies", "Accepted policies that are not in force, by the reason of the condition Programmed.", reasonLabels...)
 	findingsGauge = gauge("accesspolicy_findings", "Findings of the translation, by reason.", reasonLabels...)
-	inForceGauge  = gauge("accesspolicy_in_force", "1 where everything that was generated for a Gateway is reported in force, 0 where it is not.", gatewayLabels...)
+	lackingGauge  = gauge("accesspolicy_uncovered_lines", "Listeners, and rules of routes on them, where the generated object should decide and does not, by the reason that kubectl accesspolicy coverage gives.", reasonLabels...)
+	inForceGauge  = gauge("accesspolicy_in_force", "1 where everything that was generated for a Gateway is reported in force and nothing stands in place of it, 0 where it is not.", gatewayLabels...)
 	bytesGauge    = gauge("accesspolicy_object_size_bytes", "Size of the largest generated object of a Gateway, as JSON.", gatewayLabels...)
 	limitGauge    = gauge("accesspolicy_object_size_limit_bytes", "Size past which an object is not written and the Gateway is closed.")
 	keysGauge     = gauge("accesspolicy_issuer_keys_read_timestamp_seconds", "When the keys of ServiceAccount tokens were last read from the API server, in Unix time; 0 while they are wanted and were never read.")
@@ -44,7 +46,7 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 
 // Collectors returns the operator's own metrics.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{policiesGauge, rulesGauge, refusedGauge, pendingGauge, findingsGauge, inForceGauge, bytesGauge, limitGauge, keysGauge, unplacedTargets,
+	return []prometheus.Collector{policiesGauge, rulesGauge, refusedGauge, pendingGauge, findingsGauge, lackingGauge, inForceGauge, bytesGauge, limitGauge, keysGauge, unplacedTargets,
 		translateSeconds, applySeconds, writes}
 }
 
@@ -56,18 +58,23 @@ func init() {
 // tally counts what became of the policies of one Gateway.
 type tally struct {
 	policies, rules, bytes int
-	// inForce is set where every object is reported in force.
-	inForce                    bool
-	refused, pending, findings map[string]int
+	// inForce is set where every object is reported in force and none is displaced.
+	inForce                             bool
+	refused, pending, findings, lacking map[string]int
 }
 
-func newTally(t *translation) *tally {
-	out := &tally{bytes: t.bytes, refused: map[string]int{}, pending: map[string]int{}, findings: map[string]int{}}
+func newTally(t *translation, lines []coverage.Line) *tally {
+	out := &tally{bytes: t.bytes, refused: map[string]int{}, pending: map[string]int{}, findings: map[string]int{}, lacking: map[string]int{}}
 	for i := range t.expressed {
 		out.rules = max(out.rules, len(t.expressed[i].Rules))
 	}
 	for _, f := range t.findings {
 		out.findings[f.Reason]++
+	}
+	for i := range lines {
+		if lines[i].Listener != "" && lines[i].Lacking() {
+			out.lacking[lines[i].Reason]++
+		}
 	}
 	return out
 }
@@ -99,7 +106,7 @@ func (g *gatewayGauges) set(gateway types.NamespacedName, t *tally) {
 		inForce = 1
 	}
 	inForceGauge.WithLabelValues(labels...).Set(inForce)
-	for vec, counts := range map[*prometheus.GaugeVec]map[string]int{refusedGauge: t.refused, pendingGauge: t.pending, findingsGauge: t.findings} {
+	for vec, counts := range map[*prometheus.GaugeVec]map[string]int{refusedGauge: t.refused, pendingGauge: t.pending, findingsGauge: t.findings, lackingGauge: t.lacking} {
 		vec.DeletePartialMatch(prometheus.Labels{"namespace": gateway.Namespace, "gateway": gateway.Name})
 		for reason, n := range counts {
 			vec.WithLabelValues(gateway.Namespace, gateway.Name, reason).Set(float64(n))
@@ -110,7 +117,7 @@ func (g *gatewayGauges) set(gateway types.NamespacedName, t *tally) {
 func (g *gatewayGauges) forget(gateway types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, vec := range []*prometheus.GaugeVec{policiesGauge, rulesGauge, inForceGauge, bytesGauge, refusedGauge, pendingGauge, findingsGauge} {
+	for _, vec := range []*prometheus.GaugeVec{policiesGauge, rulesGauge, inForceGauge, bytesGauge, refusedGauge, pendingGauge, findingsGauge, lackingGauge} {
 		vec.DeletePartialMatch(prometheus.Labels{"namespace": gateway.Namespace, "gateway": gateway.Name})
 	}
 }

@@ -29,7 +29,6 @@ const (
 	envoyAccepted   = "Accepted"
 	envoyConflicted = "Conflicted"
 	envoyOverridden = "Overridden"
-	envoyMerged     = "Merged"
 )
 
 // inForce is what is reported about our objects of one Gateway, kind by kind.
@@ -131,7 +130,8 @@ func (a *AuthPolicy) force(want *wanted) objectForce {
 }
 
 // force of a SecurityPolicy is the worst of what Envoy Gateway says of it: there can be an entry for the Gateway and one for
-// each of its listeners.
+// each of its listeners. That a route's policy is merged into it says neither that it is whole nor that it is not; coverage
+// knows.
 func (s *SecurityPolicy) force(want *wanted) objectForce {
 	var states []objectForce
 	for _, entry := range s.Status.Ancestors {
@@ -165,13 +165,7 @@ func (s *SecurityPolicy) concerns(ref gwv1.ParentReference, section string) bool
 func (s *SecurityPolicy) forceOn(conditions []metav1.Condition, want *wanted) objectForce {
 	o := pending(want, "")
 	accepted := meta.FindStatusCondition(conditions, envoyAccepted)
-	displaced := func(kind string) *metav1.Condition {
-		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-			return c
-		}
-		return nil
-	}
-	overridden := cmp.Or(displaced(envoyOverridden), displaced(envoyMerged))
+	overridden := meta.FindStatusCondition(conditions, envoyOverridden)
 	switch {
 	case accepted == nil:
 		o.message = fmt.Sprintf("Envoy Gateway has not reported whether it accepts %s yet", want)
@@ -183,7 +177,7 @@ func (s *SecurityPolicy) forceOn(conditions []metav1.Condition, want *wanted) ob
 		o.message = fmt.Sprintf("%s has no effect, because another SecurityPolicy is on the same target: %s. Delete or change the other one", want, strings.TrimSuffix(told(accepted), "."))
 	case accepted.Status != metav1.ConditionTrue:
 		o.message = fmt.Sprintf("Envoy Gateway does not accept %s: %s", want, told(accepted))
-	case overridden != nil && !want.beneath: // beneath, by the objects of listeners, as it should be
+	case overridden != nil && overridden.Status == metav1.ConditionTrue && !want.beneath: // beneath, by the objects of listeners, as it should be
 		o.reason = v1alpha1.PolicyReasonPartiallyOverridden
 		o.message = fmt.Sprintf("%s is in force in part only: %s", want, told(overridden))
 	default:

@@ -161,7 +161,7 @@ func TestReadBackOfSecurityPolicies(t *testing.T) {
 		"conflicted":           {live: toldOf(saidOf("prod", "", 2, conflicted)), status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonOverridden, message: "another SecurityPolicy is on the same target"},
 		"invalid":              {live: toldOf(saidOf("prod", "", 2, invalid)), status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPending, message: "no such thing"},
 		"overridden":           {live: toldOf(saidOf("prod", "", 2, accepted, overridden)), status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPartiallyOverridden, message: "[demo/a]"},
-		"merged":               {live: toldOf(saidOf("prod", "", 2, accepted, merged)), status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPartiallyOverridden, message: "[demo/a]"},
+		"merged":               {live: toldOf(saidOf("prod", "", 2, accepted, merged)), status: metav1.ConditionTrue, reason: v1alpha1.PolicyReasonProgrammed},
 		"beneath-and-so":       {live: toldOf(saidOf("prod", "", 2, accepted, overridden)), beneath: true, status: metav1.ConditionTrue, reason: v1alpha1.PolicyReasonProgrammed},
 		"beneath-and-bad":      {live: toldOf(saidOf("prod", "", 2, conflicted)), beneath: true, status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonOverridden},
 		"all-entries-agree":    {live: toldOf(saidOf("prod", "", 2, accepted), saidOf("prod", "a", 2, invalid)), status: metav1.ConditionFalse, reason: v1alpha1.PolicyReasonPending, message: "no such thing"},

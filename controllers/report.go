@@ -32,7 +32,12 @@ type entriesOf struct {
 func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation, live map[objectName]generated, failure error) (bool, error) {
 	gateway := types.NamespacedName{Namespace: w.gateway.Namespace, Name: w.gateway.Name}
 	force := readBack(t.objectsOf(w.reported()), live)
-	tally := newTally(t)
+	lines, err := r.coverage(ctx, w, t, live)
+	if err != nil {
+		return false, fmt.Errorf("tell where policies have effect: %w", err)
+	}
+	displaced := newDisplacements(lines)
+	tally := newTally(t, lines)
 	byPolicy := map[types.NamespacedName][]translator.Verdict{}
 	for _, v := range t.verdicts {
 		byPolicy[v.Policy] = append(byPolicy[v.Policy], v)
@@ -41,7 +46,7 @@ func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation
 	for i := range w.policies {
 		of := entriesOf{policy: &w.policies[i]}
 		for _, v := range byPolicy[types.NamespacedName{Namespace: of.policy.Namespace, Name: of.policy.Name}] {
-			programmed := programmedCondition(v, w, force, failure, of.policy)
+			programmed := programmedCondition(v, w, force, displaced, failure, of.policy)
 			tally.count(v, programmed)
 			of.entries = append(of.entries, v1alpha1.PolicyAncestorStatus{AncestorRef: ancestorRef(v), ControllerName: ControllerName,
 				Conditions: []metav1.Condition{acceptedCondition(v), programmed}})
@@ -50,9 +55,9 @@ func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation
 			due = append(due, of)
 		}
 	}
-	tally.inForce = failure == nil && force.worst("").holds()
+	tally.inForce = failure == nil && force.worst("").holds() && displaced.of("").reason == ""
 	gauges.set(gateway, tally)
-	r.announce(w, t, problems(w, t, force, failure), len(due) > 0)
+	r.announce(w, t, problems(w, t, force, displaced.of(""), failure), len(due) > 0)
 	now := due[:min(len(due), maxStatusWrites)]
 	return len(now) < len(due), r.status.setAll(ctx, gateway, now)
 }
@@ -93,7 +98,7 @@ func acceptedCondition(v translator.Verdict) metav1.Condition {
 
 // programmedCondition says whether what a policy grants is in force. Whatever the translation or the writing could not do
 // comes first: an object in force says nothing about what is not in it.
-func programmedCondition(v translator.Verdict, w *world, force inForce, failure error, policy *Policy) metav1.Condition {
+func programmedCondition(v translator.Verdict, w *world, force inForce, displaced *displacements, failure error, policy *Policy) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.PolicyConditionProgrammed, Status: metav1.ConditionFalse, Reason: v.Programmed, Message: v.ProgrammedMessage}
 	switch {
 	case !v.Accepted:
@@ -105,10 +110,12 @@ func programmedCondition(v translator.Verdict, w *world, force inForce, failure 
 		c.Reason, c.Message = v1alpha1.PolicyReasonPending, fmt.Sprintf("not everything could be written, and it is tried again: %s", failure)
 		if was := inForceBefore(policy.Generation, ownConditions(policy, v.Gateway, v.Section)); was != nil {
 			c.Status, c.Reason, c.Message = was.Status, was.Reason, was.Message // the former rules hold, and they have its own
+			displaced.of(v.Section).take(&c)
 		}
 	case v.Programmed != v1alpha1.PolicyReasonPending:
 	default:
 		c.Status, c.Reason, c.Message = force.of(v.Section, policy.Generation, ownConditions(policy, v.Gateway, v.Section))
+		displaced.of(v.Section).take(&c)
 	}
 	c.Message = shortenMessage(c.Message)
 	return c

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
@@ -39,14 +40,18 @@ func slim(o any) (any, error) {
 	switch o := o.(type) {
 	case *Policy, *AuthPolicy, *SecurityPolicy, *ClientTrafficPolicy:
 		return o, nil
-	case *gwv1.HTTPRoute: // only where it is attached, and how many matches it has
+	case *unstructured.Unstructured:
+		return slimOptional(o), nil
+	case *gwv1.HTTPRoute: // only where it is attached, the names that policies can have for it and its rules, and how many matches it has
 		route := &gwv1.HTTPRoute{TypeMeta: o.TypeMeta}
 		route.Namespace, route.Name, route.UID = o.Namespace, o.Name, o.UID
 		route.ResourceVersion, route.Generation = o.ResourceVersion, o.Generation
+		route.CreationTimestamp, route.Labels = o.CreationTimestamp, o.Labels
 		route.Annotations = marksOfTheWatch(o.Annotations)
 		route.Spec.ParentRefs, route.Spec.Hostnames = o.Spec.ParentRefs, o.Spec.Hostnames
 		route.Spec.Rules = make([]gwv1.HTTPRouteRule, len(o.Spec.Rules))
 		for i := range o.Spec.Rules {
+			route.Spec.Rules[i].Name = o.Spec.Rules[i].Name
 			route.Spec.Rules[i].Matches = make([]gwv1.HTTPRouteMatch, len(o.Spec.Rules[i].Matches))
 		}
 		return route, nil
@@ -86,8 +91,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	classes := &classReader{client: mgr.GetClient(), controllers: config.GatewayControllers}
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
 	enforcers := &enforcers{client: mgr.GetClient(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway]),
-		kuadrant:     &follower{kind: authPolicies, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
-		envoyGateway: &follower{kind: securityPolicies, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()}}
+		kuadrant:     &follower{crd: authPolicies.crd, title: authPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
+		envoyGateway: &follower{crd: securityPolicies.crd, title: securityPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()}}
 	issuer, err := newIssuer(mgr, config, enforcers)
 	if err != nil {
 		return err
@@ -100,19 +105,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err != nil {
 		return err
 	}
-	watch := func(object client.Object, requests handler.MapFunc, changed predicate.Predicate) func() error {
-		return func() error {
-			return running.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(requests), changed))
+	watch := func(object client.Object, requests handler.MapFunc, changed predicate.Predicate) error {
+		return running.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(requests), changed))
+	}
+	watching := func(requests handler.MapFunc, changed predicate.Predicate) func(client.Object) error {
+		return func(object client.Object) error { return watch(object, requests, changed) }
+	}
+	indexing := func(name string, extract client.IndexerFunc) func(context.Context, client.Object) error {
+		return func(ctx context.Context, object client.Object) error {
+			return mgr.GetCache().IndexField(ctx, object, name, extract)
 		}
 	}
-	enforcers.kuadrant.kinds = []followed{{gvk: authPolicies.gvk, object: &AuthPolicy{},
-		index: func(ctx context.Context) error {
-			return mgr.GetCache().IndexField(ctx, &AuthPolicy{}, indexTarget, authPolicyTarget)
-		},
-		watch: watch(&AuthPolicy{}, m.ofAuthPolicy, generatedChanged(written))}}
-	enforcers.envoyGateway.kinds = []followed{
-		{gvk: securityPolicies.gvk, object: &SecurityPolicy{}, watch: watch(&SecurityPolicy{}, m.ofSecurityPolicy, generatedChanged(written))},
-		{gvk: clientTrafficKind, object: &ClientTrafficPolicy{}, watch: watch(&ClientTrafficPolicy{}, m.gatewaysBeside, predicate.GenerationChangedPredicate{})}}
+	enforcers.kuadrant.kinds = []*followed{{gvk: authPolicies.gvk, object: &AuthPolicy{}, index: indexing(indexTarget, authPolicyTarget),
+		watch: watching(m.ofAuthPolicy, generatedChanged(written))}}
+	enforcers.envoyGateway.kinds = []*followed{
+		{gvk: securityPolicies.gvk, object: &SecurityPolicy{}, index: indexing(indexCrossing, crossing), watch: watching(m.ofSecurityPolicy, generatedChanged(written))},
+		{gvk: clientTrafficKind, object: &ClientTrafficPolicy{}, watch: watching(m.gatewaysBeside, predicate.GenerationChangedPredicate{})}}
+	enforcers.optional = newOptionalKinds(mgr, m, watch)
 	if err := setupPolicies(mgr, policies, m); err != nil {
 		return err
 	}
@@ -149,7 +158,8 @@ func setupGateways(mgr ctrl.Manager, r *GatewayReconciler, m *mapper) (controlle
 		For(&gwv1.Gateway{}, builder.WithPredicates(predicate.Or(specChanged, predicate.LabelChangedPredicate{}))).
 		Watches(&Policy{}, handler.EnqueueRequestsFromMapFunc(m.ofPolicy), builder.WithPredicates(policyChanged(r.written))).
 		Watches(&gwv1.GatewayClass{}, handler.EnqueueRequestsFromMapFunc(m.ofClass), builder.WithPredicates(specChanged)).
-		Watches(&gwv1.HTTPRoute{}, handler.EnqueueRequestsFromMapFunc(m.ofRoute), builder.WithPredicates(specChanged)).
+		Watches(&gwv1.HTTPRoute{}, handler.EnqueueRequestsFromMapFunc(m.ofRoute), builder.WithPredicates(specChangedOrChosen)).
+		Watches(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(m.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Channel(r.enforcers.gateways, all)).
 		WithOptions(options(r.config.Concurrency)).
 		Build(r)

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/coverage"
 	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
@@ -109,7 +109,9 @@ func (t *translation) collect(g *translator.GatewayResult) error {
 		if ap.Spec.TargetRef.SectionName != nil {
 			section = string(*ap.Spec.TargetRef.SectionName)
 		}
-		t.add(authPolicies, content, section, ap.Spec.Defaults != nil && len(g.Kuadrant.Objects) > 1)
+		t.objects = append(t.objects, &wanted{objectName: objectName{authPolicies, ap.Name}, content: content, section: section,
+			beneath:  ap.Spec.Defaults != nil && len(g.Kuadrant.Objects) > 1,
+			baseline: coverage.Baseline{Gateway: g.Gateway, Listener: section, Auth: ap}})
 	}
 	for _, sp := range g.EnvoyGateway.Objects {
 		content, err := envoygateway.Unstructured(sp)
@@ -120,7 +122,9 @@ func (t *translation) collect(g *translator.GatewayResult) error {
 		if refs := sp.Spec.TargetRefs; len(refs) == 1 && refs[0].SectionName != nil {
 			section = string(*refs[0].SectionName)
 		}
-		t.add(securityPolicies, content, section, section == "" && len(g.EnvoyGateway.Objects) > 1)
+		t.objects = append(t.objects, &wanted{objectName: objectName{securityPolicies, sp.Name}, content: content, section: section,
+			beneath:  section == "" && len(g.EnvoyGateway.Objects) > 1,
+			baseline: coverage.Baseline{Gateway: g.Gateway, Listener: section, Security: sp}})
 	}
 	slices.SortStableFunc(t.objects, func(a, b *wanted) int {
 		switch {
@@ -132,8 +136,4 @@ func (t *translation) collect(g *translator.GatewayResult) error {
 		return 1
 	})
 	return nil
-}
-
-func (t *translation) add(kind *objectKind, content *unstructured.Unstructured, section string, beneath bool) {
-	t.objects = append(t.objects, &wanted{objectName: objectName{kind, content.GetName()}, content: content, section: section, beneath: beneath})
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 )
 
@@ -94,20 +96,77 @@ func (m *mapper) ofPolicy(_ context.Context, o client.Object) []reconcile.Reques
 
 // ofAuthPolicy: one of ours concerns its owner, any other the Gateway that it targets or whose route it targets.
 func (m *mapper) ofAuthPolicy(ctx context.Context, o client.Object) []reconcile.Request {
-	ap := o.(*AuthPolicy)
-	out := owningGateways(ap)
-	target := types.NamespacedName{Namespace: ap.Namespace, Name: string(ap.Spec.TargetRef.Name)}
-	switch ap.Spec.TargetRef.Kind {
+	ref := o.(*AuthPolicy).Spec.TargetRef
+	return distinct(append(owningGateways(o), m.gatewaysOfTarget(ctx, string(ref.Kind), types.NamespacedName{Namespace: o.GetNamespace(), Name: string(ref.Name)})...))
+}
+
+// distinct are requests for names, once each.
+func distinct(names []types.NamespacedName) []reconcile.Request {
+	slices.SortFunc(names, compareNames)
+	return requests(slices.Compact(names))
+}
+
+// gatewaysOfTarget are the Gateways that something attached to an object concerns.
+func (m *mapper) gatewaysOfTarget(ctx context.Context, kind string, name types.NamespacedName) []types.NamespacedName {
+	switch kind {
 	case kindGateway:
-		out = append(out, target)
+		return []types.NamespacedName{name}
 	case kindHTTPRoute:
 		var route gwv1.HTTPRoute
-		if err := m.client.Get(ctx, target, &route); err == nil {
-			out = append(out, parentGateways(&route)...)
+		if err := m.client.Get(ctx, name, &route); err != nil {
+			return nil // it has a turn when it comes
+		}
+		return m.gatewaysOfRoute(ctx, &route)
+	case kindListenerSet:
+		return m.gatewaysOfSet(ctx, name)
+	}
+	if !slices.Contains(optionalRoutes, kind) {
+		return nil
+	}
+	route, err := m.enforcers.optional.get(ctx, kind, name)
+	if err != nil || route == nil {
+		return nil
+	}
+	return m.gatewaysOfRoute(ctx, route)
+}
+
+// gatewaysOfRoute are those that the route is attached to, directly or by a ListenerSet.
+func (m *mapper) gatewaysOfRoute(ctx context.Context, route client.Object) []types.NamespacedName {
+	out := parentsOf(route, kindGateway)
+	for _, set := range parentsOf(route, kindListenerSet) {
+		out = append(out, m.gatewaysOfSet(ctx, set)...)
+	}
+	return m.withSharing(ctx, out)
+}
+
+func (m *mapper) gatewaysOfSet(ctx context.Context, name types.NamespacedName) []types.NamespacedName {
+	set, err := m.enforcers.optional.get(ctx, kindListenerSet, name)
+	if err != nil || set == nil {
+		return nil
+	}
+	return gatewayOfSet(set)
+}
+
+// withSharing adds the Gateways that may share their Envoys with some: what keeps the one from being translated keeps the
+// others as they were.
+func (m *mapper) withSharing(ctx context.Context, names []types.NamespacedName) []types.NamespacedName {
+	proxies, err := m.enforcers.optional.list(ctx, kindEnvoyProxy)
+	if err != nil || !slices.ContainsFunc(proxies, merges) {
+		return names
+	}
+	for _, name := range slices.Clone(names) {
+		var gateway gwv1.Gateway
+		if err := m.client.Get(ctx, name, &gateway); err == nil {
+			names = append(names, m.gatewaysOfClass(ctx, string(gateway.Spec.GatewayClassName))...)
 		}
 	}
-	slices.SortFunc(out, func(a, b types.NamespacedName) int { return compareNames(a, b) })
-	return requests(slices.Compact(out))
+	return names
+}
+
+// merges reports whether an EnvoyProxy lets Gateways share their Envoys.
+func merges(proxy unstructured.Unstructured) bool {
+	value, _, _ := unstructured.NestedBool(proxy.Object, "spec", "mergeGateways")
+	return value
 }
 
 func owningGateways(o client.Object) []types.NamespacedName {
@@ -120,12 +179,120 @@ func owningGateways(o client.Object) []types.NamespacedName {
 	return out
 }
 
-// ofSecurityPolicy: one of ours concerns its owner, any other the Gateways beside it, whose objects' name it may have.
+// ofSecurityPolicy: one of ours concerns its owner, any other the Gateways beside it, whose objects' name it may have, and
+// those in whose routes and listeners it may stand in place of ours.
 func (m *mapper) ofSecurityPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	if owners := owningGateways(o); len(owners) > 0 {
 		return requests(owners)
 	}
-	return m.gatewaysBeside(ctx, o)
+	return append(m.gatewaysBeside(ctx, o), m.ofAttached(ctx, o)...)
+}
+
+// ofAttached: a policy of Envoy Gateway concerns the Gateways of its targets. One that chooses them by labels may concern any
+// in its namespace, or everywhere.
+func (m *mapper) ofAttached(ctx context.Context, o client.Object) []reconcile.Request {
+	targets := targetsOf(o)
+	if crosses(targets) {
+		return requests(m.gateways(ctx))
+	}
+	if len(targets.TargetSelectors) > 0 {
+		return m.gatewaysOfNamespace(ctx, o)
+	}
+	refs := targets.TargetRefs
+	if targets.TargetRef != nil {
+		refs = []egv1a1.TargetRef{*targets.TargetRef}
+	}
+	var out []types.NamespacedName
+	for _, ref := range refs {
+		out = append(out, m.gatewaysOfTarget(ctx, string(ref.Kind), types.NamespacedName{Namespace: o.GetNamespace(), Name: string(ref.Name)})...)
+	}
+	return distinct(out)
+}
+
+// gatewaysOfNamespace are the Gateways in the namespace of an object, and those of the routes and ListenerSets in it.
+func (m *mapper) gatewaysOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	var routes gwv1.HTTPRouteList
+	if err := m.client.List(ctx, &routes, client.InNamespace(o.GetNamespace())); err != nil {
+		logf.FromContext(ctx).Error(err, "list HTTPRoutes", "namespace", o.GetNamespace())
+	}
+	var out []types.NamespacedName
+	for i := range routes.Items {
+		out = append(out, m.gatewaysOfRoute(ctx, &routes.Items[i])...)
+	}
+	for _, kind := range append(slices.Clone(optionalRoutes), kindListenerSet) {
+		objects, err := m.enforcers.optional.list(ctx, kind, client.InNamespace(o.GetNamespace()))
+		if err != nil {
+			logf.FromContext(ctx).Error(err, "follow a change", "namespace", o.GetNamespace())
+		}
+		for i := range objects {
+			if kind == kindListenerSet {
+				out = append(out, gatewayOfSet(&objects[i])...)
+				continue
+			}
+			out = append(out, m.gatewaysOfRoute(ctx, &objects[i])...)
+		}
+	}
+	return append(m.gatewaysBeside(ctx, o), distinct(out)...)
+}
+
+// ofListenerSet: a ListenerSet concerns the Gateway that it is for.
+func (m *mapper) ofListenerSet(ctx context.Context, o client.Object) []reconcile.Request {
+	return requests(m.withSharing(ctx, gatewayOfSet(o)))
+}
+
+// ofPatchPolicy: a patch concerns the Gateway, or the Gateways of the class, that it targets.
+func (m *mapper) ofPatchPolicy(ctx context.Context, o client.Object) []reconcile.Request {
+	u := o.(*unstructured.Unstructured)
+	name, _, _ := unstructured.NestedString(u.Object, "spec", "targetRef", "name")
+	if kind, _, _ := unstructured.NestedString(u.Object, "spec", "targetRef", "kind"); kind != kindGateway {
+		return requests(m.gatewaysOfClass(ctx, name))
+	}
+	return requests([]types.NamespacedName{{Namespace: o.GetNamespace(), Name: name}})
+}
+
+// ofEnvoyProxy: the settings of Envoys concern the Gateways of the classes that name them, and Gateways beside them may do so
+// themselves.
+func (m *mapper) ofEnvoyProxy(ctx context.Context, o client.Object) []reconcile.Request {
+	out := m.gatewaysBeside(ctx, o)
+	var classes gwv1.GatewayClassList
+	if err := m.client.List(ctx, &classes); err != nil {
+		logf.FromContext(ctx).Error(err, "list GatewayClasses")
+	}
+	for i := range classes.Items {
+		if ref := classes.Items[i].Spec.ParametersRef; ref != nil && string(ref.Kind) == kindEnvoyProxy && ref.Name == o.GetName() {
+			out = append(out, requests(m.gatewaysOfClass(ctx, classes.Items[i].Name))...)
+		}
+	}
+	return out
+}
+
+// ofNamespace: the labels of a namespace concern the Gateways whose listeners choose routes by them.
+func (m *mapper) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list gwv1.GatewayList
+	if err := m.client.List(ctx, &list); err != nil {
+		logf.FromContext(ctx).Error(err, "list Gateways")
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(gateway gwv1.Gateway) bool {
+		return !slices.ContainsFunc(gateway.Spec.Listeners, func(l gwv1.Listener) bool {
+			allowed := l.AllowedRoutes
+			return allowed != nil && allowed.Namespaces != nil && allowed.Namespaces.From != nil && *allowed.Namespaces.From == gwv1.NamespacesFromSelector
+		})
+	})
+	return requests(gatewayNames(&list))
+}
+
+// itself is for Gateways.
+func itself(_ context.Context, o client.Object) []reconcile.Request {
+	return requests([]types.NamespacedName{client.ObjectKeyFromObject(o)})
+}
+
+// gateways are all of them.
+func (m *mapper) gateways(ctx context.Context) []types.NamespacedName {
+	var list gwv1.GatewayList
+	if err := m.client.List(ctx, &list); err != nil {
+		logf.FromContext(ctx).Error(err, "list Gateways")
+	}
+	return gatewayNames(&list)
 }
 
 // gatewaysBeside are the Gateways in the namespace of an object.
@@ -145,21 +312,9 @@ func gatewayNames(list *gwv1.GatewayList) []types.NamespacedName {
 	return out
 }
 
-// ofRoute: a route concerns its Gateways only where somebody's AuthPolicy is attached to it.
+// ofRoute: a route concerns its Gateways.
 func (m *mapper) ofRoute(ctx context.Context, o client.Object) []reconcile.Request {
-	if !m.enforcers.installed().Kuadrant {
-		return nil
-	}
-	var attached AuthPolicyList
-	key := targetKey(kindHTTPRoute, o.GetNamespace(), o.GetName())
-	if err := m.client.List(ctx, &attached, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexTarget: key}); err != nil {
-		logf.FromContext(ctx).Error(err, "list AuthPolicies", "route", client.ObjectKeyFromObject(o))
-		return nil
-	}
-	if len(attached.Items) == 0 {
-		return nil
-	}
-	return requests(parentGateways(o.(*gwv1.HTTPRoute)))
+	return distinct(m.gatewaysOfRoute(ctx, o))
 }
 
 // ofClass: a class concerns its Gateways.
@@ -200,6 +355,6 @@ func (m *mapper) policiesOf(ctx context.Context, gateway types.NamespacedName) [
 			out = append(out, client.ObjectKeyFromObject(&list.Items[i]))
 		}
 	}
-	slices.SortFunc(out, func(a, b types.NamespacedName) int { return compareNames(a, b) })
+	slices.SortFunc(out, compareNames)
 	return slices.Compact(out)
 }

@@ -82,8 +82,8 @@ func TestTheLeaseIsOneInOneNamespace(t *testing.T) {
 	}
 }
 
-// TestFewCRDsMayBeRead: those of what the operator writes, which may come and go, and the one of what it reads, of which a
-// newer version would hide fields from it.
+// TestFewCRDsMayBeRead: those of kinds that may come and go, and the one of policies, of which a newer version would hide
+// fields from it.
 func TestFewCRDsMayBeRead(t *testing.T) {
 	for _, role := range only[*rbacv1.ClusterRole](objects(t, render(t, "rbac"))) {
 		rules := rulesFor(role.Rules, "customresourcedefinitions")
@@ -92,7 +92,10 @@ func TestFewCRDsMayBeRead(t *testing.T) {
 			continue
 		}
 		require.Len(t, rules, 1)
-		assert.ElementsMatch(t, []string{"authpolicies.kuadrant.io", "securitypolicies.gateway.envoyproxy.io", "xaccesspolicies.agentic.networking.x-k8s.io"}, rules[0].ResourceNames)
+		assert.ElementsMatch(t, []string{"authpolicies.kuadrant.io", "securitypolicies.gateway.envoyproxy.io", "xaccesspolicies.agentic.networking.x-k8s.io",
+			"envoyextensionpolicies.gateway.envoyproxy.io", "envoypatchpolicies.gateway.envoyproxy.io", "envoyproxies.gateway.envoyproxy.io",
+			"listenersets.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io",
+			"tcproutes.gateway.networking.k8s.io", "tlsroutes.gateway.networking.k8s.io", "udproutes.gateway.networking.k8s.io"}, rules[0].ResourceNames)
 		assert.Subset(t, []string{"get", "list", "watch"}, rules[0].Verbs)
 	}
 }

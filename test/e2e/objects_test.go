@@ -46,6 +46,7 @@ func (k *kube) dump() string {
 	var out strings.Builder
 	for _, kind := range []schema.GroupVersionKind{
 		v1alpha1.GroupVersion.WithKind("XAccessPolicyList"), {Group: "kuadrant.io", Version: "v1", Kind: "AuthPolicyList"},
+		{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "SecurityPolicyList"},
 		{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "EnvoyPatchPolicyList"},
 		{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "EnvoyExtensionPolicyList"},
 	} {
