@@ -27,11 +27,12 @@ ACCESSPOLICY_COMPONENTS=$(hack/components/build "${names[@]}")
 EGTRANSLATE=$(test/coverage/build)/egtranslate
 note "operator and tests"
 CGO_ENABLED=0 go build -o bin/manager ./cmd/manager
+CGO_ENABLED=0 go build -o bin/kubectl-accesspolicy ./cmd/kubectl-accesspolicy
 # Compiled out here: in there nothing can be downloaded.
 for package in "${packages[@]}"; do
 	go test -c -o "bin/$package.test" "./test/$package"
 done
-export ACCESSPOLICY_COMPONENTS EGTRANSLATE ACCESSPOLICY_MANAGER=$root/bin/manager
+export ACCESSPOLICY_COMPONENTS EGTRANSLATE ACCESSPOLICY_MANAGER=$root/bin/manager ACCESSPOLICY_CLI=$root/bin/kubectl-accesspolicy
 
 if [ "${1:-}" = bench ]; then
 	cd test/e2e

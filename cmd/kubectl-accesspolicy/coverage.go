@@ -24,22 +24,28 @@ import (
 
 func (a *app) coverageCommand(display string) *cobra.Command {
 	var enforcer, output string
+	var cluster clusterFlags
 	cmd := &cobra.Command{
-		Use:   "coverage -f FILE [route/NAME | gateway/NAME]",
+		Use:   "coverage [-f FILE] [route/NAME | gateway/NAME]",
 		Short: "Say on which listeners, routes and rules the generated objects really decide, and what displaces them",
 		Long: `Say for each listener, route and rule of the Gateways that policies target whether the generated
 object decides there, which object displaces it, why, and what to do (docs/coverage.md).
 
-The answer is computed from specs. Beside the policies and Gateways it needs the routes and the
-SecurityPolicies, EnvoyExtensionPolicies, EnvoyPatchPolicies and AuthPolicies of everybody, with
-their creation times, as kubectl get -o yaml gives them. What is not in the input displaces nothing.
-Objects that the operator wrote tell the age of what it would write; a missing one is the newest.
+Without -f the cluster of the kubeconfig is asked, about the objects that the operator has written
+there. What you may not list in all namespaces is read in that of -n and those that the route leads
+to, with a warning: what is not seen displaces nothing. A Gateway that policies target and for which
+nothing was written counts as one where the baseline does not hold.
 
-route/NAME or route/NAMESPACE/NAME asks about one route (or httproute/, grpcroute/, tcproute/,
-tlsroute/, udproute/), gateway/NAME about one Gateway.
+With -f the answer is about what the policies in the files amount to. Beside them and the Gateways it
+needs the routes and the SecurityPolicies, EnvoyExtensionPolicies, EnvoyPatchPolicies and AuthPolicies
+of everybody, with their creation times, as kubectl get -o yaml gives them. Objects that the operator
+wrote tell the age of what it would write; a missing one is the newest.
+
+The answer is computed from specs. route/NAME or route/NAMESPACE/NAME asks about one route (or
+httproute/, grpcroute/, tcproute/, tlsroute/, udproute/), gateway/NAME about one Gateway.
 
 ` + exitCodes,
-		Example: fmt.Sprintf("  %[1]s coverage -f cluster.yaml\n  %[1]s coverage -f cluster.yaml route/tools\n  %[1]s coverage -f policies/ -f cluster.yaml gateway/demo/prod -o json", display),
+		Example: fmt.Sprintf("  %[1]s coverage\n  %[1]s coverage -n demo route/tools\n  %[1]s coverage -f cluster.yaml route/tools\n  %[1]s coverage -f policies/ -f cluster.yaml gateway/demo/prod -o json", display),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(oneOf("output", output, "text", "json", "yaml"), oneOf(flagEnforcer, enforcer, translator.EnforcerNames()...)); err != nil {
 				return err
@@ -48,23 +54,36 @@ tlsroute/, udproute/), gateway/NAME about one Gateway.
 			if err != nil {
 				return err
 			}
-			return a.coverage(cmd, enforcer, output, about)
+			live := len(a.files) == 0
+			switch {
+			case live && cmd.Flags().Changed(flagEnforcer):
+				return usage("--%s is for files; in a cluster the operator has chosen", flagEnforcer)
+			case !live && cluster != clusterFlags{}:
+				return usage("either files (-f) or a cluster")
+			}
+			in, missing, refused := (*coverage.Input)(nil), 0, 0
+			if live {
+				in, missing, err = a.clusterInput(cmd.Context(), &cluster, &about)
+			} else {
+				in, refused, err = a.fileInput(cmd, enforcer)
+			}
+			if err != nil {
+				return err
+			}
+			return a.coverage(in, about, output, missing, refused)
 		},
 	}
-	cmd.Flags().StringVar(&enforcer, flagEnforcer, translator.EnforcerAuto, "`NAME`: "+strings.Join(translator.EnforcerNames(), ", ")+"; the Gateway's annotation goes before it")
+	cmd.Flags().StringVar(&enforcer, flagEnforcer, translator.EnforcerAuto, "`NAME`: "+strings.Join(translator.EnforcerNames(), ", ")+"; the Gateway's annotation goes before it; with -f only")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT`: text, json or yaml")
+	cluster.register(cmd.Flags())
 	return cmd
 }
 
-func (a *app) coverage(cmd *cobra.Command, enforcer, output string, about subject) error {
-	in, faults, err := a.coverageInput(cmd, enforcer)
-	if err != nil {
-		return err
-	}
-	refused := slices.DeleteFunc(faults, func(d diagnostic) bool { return d.Severity != plan.Error }) // the rest is for explain
-	a.tell(refused)
+// coverage writes the lines. missing counts the Gateways for which there should be a baseline and is none, refused the policies
+// that were refused.
+func (a *app) coverage(in *coverage.Input, about subject, output string, missing, refused int) error {
 	lines := slices.DeleteFunc(coverage.Compute(*in), func(l coverage.Line) bool { return !about.matches(&l) })
-	if len(lines) == 0 && about.kind != "" {
+	if len(lines) == 0 && about.kind != "" && missing == 0 {
 		return about.absent(in)
 	}
 	if err := writeLines(a.stdout, lines, output); err != nil {
@@ -78,36 +97,36 @@ func (a *app) coverage(cmd *cobra.Command, enforcer, output string, about subjec
 	}
 	if lacking > 0 {
 		a.say(plan.Error, fmt.Sprintf("the baseline does not hold on %d of %d lines", lacking, len(lines)))
+	}
+	if lacking+missing > 0 {
 		return exitCode(exitDenied)
 	}
-	if len(refused) > 0 {
+	if refused > 0 {
 		return exitCode(exitRefused)
 	}
 	return nil
 }
 
-// coverageInput reads what -f names, once for the translator and once for coverage, which looks at more kinds.
-func (a *app) coverageInput(cmd *cobra.Command, enforcer string) (*coverage.Input, []diagnostic, error) {
+// fileInput reads what -f names, once for the translator and once for coverage, which looks at more kinds. It says which
+// policies are refused, and returns their number.
+func (a *app) fileInput(cmd *cobra.Command, enforcer string) (*coverage.Input, int, error) {
 	opts, err := a.config.Options(cmd.Flags(), requests.Settings{})
 	if err != nil {
-		return nil, nil, usage("%s", err)
-	}
-	if len(a.files) == 0 {
-		return nil, nil, usage("nothing to read; name a file or folder with -f, or - for stdin")
+		return nil, 0, usage("%s", err)
 	}
 	var stdin []byte
 	if slices.Contains(a.files, "-") {
 		if stdin, err = readBounded(a.stdin); err != nil {
-			return nil, nil, fmt.Errorf("stdin: %w", err)
+			return nil, 0, fmt.Errorf("stdin: %w", err)
 		}
 	}
 	l := newLoader(bytes.NewReader(stdin))
 	if err := l.addAll(a.files); err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	in, err := objectsOf(l, stdin)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	given := len(l.set.Gateways)
 	l.set.AssumeGateways()
@@ -117,13 +136,15 @@ func (a *app) coverageInput(cmd *cobra.Command, enforcer string) (*coverage.Inpu
 	a.notes(slices.DeleteFunc(l.set.Notes, lookedAt))
 	faults, err := generate(in, l, opts, enforcer)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	in.Baselines = append(in.Baselines, in.Written()...)
 	if len(in.Baselines) == 0 {
-		return nil, nil, fmt.Errorf("there is no XAccessPolicy for a Gateway in %s, and no object that the operator wrote", strings.Join(a.files, ", "))
+		return nil, 0, fmt.Errorf("there is no XAccessPolicy for a Gateway in %s, and no object that the operator wrote", strings.Join(a.files, ", "))
 	}
-	return in, faults, nil
+	refused := slices.DeleteFunc(faults, func(d diagnostic) bool { return d.Severity != plan.Error }) // the rest is for explain
+	a.tell(refused)
+	return in, len(refused), nil
 }
 
 // generate makes what the policies of the input amount to the baselines of their Gateways.
@@ -254,6 +275,19 @@ func (s subject) matches(l *coverage.Line) bool {
 	}
 }
 
+// concerns reports whether an answer about the subject is about a Gateway.
+func (s subject) concerns(in *coverage.Input, gateway types.NamespacedName) bool {
+	if s.kind == "" || s.kind == "gateway" {
+		return s.matches(&coverage.Line{Gateway: gateway})
+	}
+	return slices.ContainsFunc(in.Routes, func(r coverage.Route) bool {
+		return s.matches(&coverage.Line{Route: r.ID()}) && slices.ContainsFunc(r.ParentRefs, func(ref gwv1.ParentReference) bool {
+			return (ref.Kind == nil || *ref.Kind == "Gateway") && string(ref.Name) == gateway.Name &&
+				(ref.Namespace == nil && r.Namespace == gateway.Namespace || ref.Namespace != nil && string(*ref.Namespace) == gateway.Namespace)
+		})
+	})
+}
+
 // absent explains why there is no line.
 func (s subject) absent(in *coverage.Input) error {
 	there := slices.ContainsFunc(in.Routes, func(r coverage.Route) bool { return s.matches(&coverage.Line{Route: r.ID()}) }) ||
@@ -263,7 +297,7 @@ func (s subject) absent(in *coverage.Input) error {
 	if there {
 		return fmt.Errorf("%s/%s is not attached to a Gateway that policies target", s.kind, s.name)
 	}
-	return fmt.Errorf("%s/%s is not in the input", s.kind, s.name)
+	return fmt.Errorf("%s/%s is not there", s.kind, s.name)
 }
 
 // lineView is a line in JSON and YAML.

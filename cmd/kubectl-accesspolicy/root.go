@@ -91,7 +91,7 @@ func (a *app) rootCommand(name string) *cobra.Command {
 		Use:           name,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: display},
 		Short:         "Translate, explain and test XAccessPolicies from files",
-		Long:          "Translate, explain and test XAccessPolicies from files, without a cluster.\nResults are on stdout, notes and faults on stderr.\n\n" + exitCodes,
+		Long:          "Translate, explain and test XAccessPolicies from files. Only coverage asks a cluster, and only where no file is named.\nResults are on stdout, notes and faults on stderr.\n\n" + exitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noVerb,

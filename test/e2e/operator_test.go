@@ -25,6 +25,7 @@ const (
 	audience = "mcp-gateway"
 
 	managerVariable = "ACCESSPOLICY_MANAGER"
+	cliVariable     = "ACCESSPOLICY_CLI"
 
 	// limit is how long a test waits for what should take a moment; a busy machine is not a failure.
 	limit = 90 * time.Second

@@ -79,7 +79,10 @@ func (w *world) proxies(gw *Gateway) []*egv1a1.EnvoyProxy {
 	return out
 }
 
-const kindEnvoyProxy = "EnvoyProxy"
+const (
+	kindEnvoyProxy   = "EnvoyProxy"
+	kindEnvoyGateway = "EnvoyGateway"
+)
 
 // sharing are the Gateways that have their Envoys in common with this one, itself included.
 func (w *world) sharing(gw *Gateway) []*Gateway {

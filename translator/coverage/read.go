@@ -7,6 +7,7 @@ import (
 
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -17,9 +18,29 @@ import (
 // DefaultNamespace is where an object without one goes.
 const DefaultNamespace = "default"
 
-// Kinds are those of the objects that Add takes.
-var Kinds = []string{"Gateway", "GatewayClass", "ListenerSet", "ReferenceGrant", KindHTTPRoute, KindGRPCRoute, KindTCPRoute, KindTLSRoute, KindUDPRoute,
-	"SecurityPolicy", "EnvoyExtensionPolicy", "EnvoyPatchPolicy", "EnvoyProxy", "EnvoyGateway", "AuthPolicy", "Namespace"}
+// Resources are the kinds of objects in a cluster that Add takes.
+var Resources = slices.Concat(
+	ofGroup(gwv1.GroupName, kindGateway, "GatewayClass", kindListenerSet, "ReferenceGrant", KindHTTPRoute, KindGRPCRoute, KindTCPRoute, KindTLSRoute, KindUDPRoute),
+	ofGroup(egv1a1.GroupVersion.Group, egv1a1.KindSecurityPolicy, "EnvoyExtensionPolicy", "EnvoyPatchPolicy", kindEnvoyProxy),
+	ofGroup(kuadrantv1.GroupVersion.Group, "AuthPolicy"),
+	ofGroup("", "Namespace"))
+
+func ofGroup(group string, kinds ...string) []schema.GroupKind {
+	out := make([]schema.GroupKind, len(kinds))
+	for i, kind := range kinds {
+		out[i] = schema.GroupKind{Group: group, Kind: kind}
+	}
+	return out
+}
+
+// Kinds are those of all objects that Add takes: beside those of a cluster there is Envoy Gateway's own configuration file.
+var Kinds = func() []string {
+	out := []string{kindEnvoyGateway}
+	for _, resource := range Resources {
+		out = append(out, resource.Kind)
+	}
+	return out
+}()
 
 // Add takes an object of any kind. One of a kind that has no say is passed over, and the same object twice counts once. Fields
 // that are not known are other people's and are passed over, too.
@@ -85,7 +106,7 @@ func (in *Input) addEnvoyGateway(u *unstructured.Unstructured) error {
 		return add(&in.PatchPolicies, u)
 	case kindEnvoyProxy:
 		return add(&in.EnvoyProxies, u)
-	case "EnvoyGateway":
+	case kindEnvoyGateway:
 		return in.addGates(u)
 	}
 	return nil
