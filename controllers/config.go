@@ -20,10 +20,16 @@ const ControllerName gwv1.GatewayController = "accesspolicy-operator/gateway-con
 // Istio's and Envoy Gateway's, the two that Kuadrant knows.
 var DefaultGatewayControllers = []string{"istio.io/gateway-controller", egv1a1.Controller}
 
+// DefaultEnvoyGatewayControllers is the name that Envoy Gateway has unless its configuration gives it another
+// (EnvoyGateway spec.gateway.controllerName).
+var DefaultEnvoyGatewayControllers = []string{egv1a1.Controller}
+
 // Config is the configuration of the controllers.
 type Config struct {
 	// GatewayControllers are the controllerNames of the GatewayClasses whose Gateways are looked after.
 	GatewayControllers []string
+	// EnvoyGatewayControllers are those that are Envoy Gateways. They are looked after as well.
+	EnvoyGatewayControllers []string
 	// Enforcer is what enforces policies on Gateways without translator.AnnotationEnforcer.
 	Enforcer string
 	// Translation is what the translator needs.
@@ -39,7 +45,7 @@ func (c Config) Validate() error {
 	switch {
 	case len(c.GatewayControllers) == 0:
 		return errors.New("gateway controllers: none is configured, so no Gateway would be looked after")
-	case slices.Contains(c.GatewayControllers, ""):
+	case slices.Contains(slices.Concat(c.GatewayControllers, c.EnvoyGatewayControllers), ""):
 		return errors.New("gateway controllers: one of the names is empty")
 	case !slices.Contains(translator.EnforcerNames(), c.Enforcer):
 		return fmt.Errorf("enforcer %q: use one of %s", c.Enforcer, strings.Join(translator.EnforcerNames(), ", "))

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/owned"
 )
@@ -30,7 +29,8 @@ type world struct {
 	clientTraffic    []ClientTrafficPolicy
 	// installed says whose kinds are followed.
 	installed translator.Enforcers
-	// ofEnvoyGateway is set for a Gateway that Envoy Gateway looks after.
+	// controller is the one of the Gateway's class, and ofEnvoyGateway is set where that is an Envoy Gateway.
+	controller     string
 	ofEnvoyGateway bool
 	// ours are our objects of the Gateway as they were last seen.
 	ours map[objectName]generated
@@ -76,7 +76,7 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		r.forget(name)
 		return nil, err
 	}
-	w.ofEnvoyGateway = controller == egv1a1.Controller
+	w.controller, w.ofEnvoyGateway = controller, slices.Contains(r.config.EnvoyGatewayControllers, controller)
 	var policies PolicyList
 	if err := r.client.List(ctx, &policies, client.InNamespace(name.Namespace), client.MatchingFields{indexGateway: name.String()}); err != nil {
 		return nil, fmt.Errorf("list policies: %w", err)

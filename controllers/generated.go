@@ -93,6 +93,8 @@ type wanted struct {
 	section string
 	// beneath is set for the denial under the objects of single listeners.
 	beneath bool
+	// controller is the one of the Gateway's class: of an object of Envoy Gateway, only what that one reports counts.
+	controller string
 	// baseline is the same object for package coverage.
 	baseline coverage.Baseline
 }

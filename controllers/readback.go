@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 )
 
@@ -136,7 +135,7 @@ func (s *SecurityPolicy) force(want *wanted) objectForce {
 	var states []objectForce
 	for _, entry := range s.Status.Ancestors {
 		ref := entry.AncestorRef
-		if entry.ControllerName != egv1a1.Controller || !s.concerns(ref, want.section) {
+		if string(entry.ControllerName) != want.controller || !s.concerns(ref, want.section) {
 			continue
 		}
 		states = append(states, s.forceOn(entry.Conditions, want))

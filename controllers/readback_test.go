@@ -25,7 +25,7 @@ func is(kind string, status metav1.ConditionStatus, reason, message string) meta
 
 // wants is an object of a Gateway called prod.
 func wants(kind *objectKind, name, section string) *wanted {
-	return &wanted{objectName: objectName{kind, name}, section: section}
+	return &wanted{objectName: objectName{kind, name}, section: section, controller: egv1a1.Controller}
 }
 
 // TestReadBack has the words of kuadrant-operator v1.5.2.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -88,7 +89,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	}
 	recorder := mgr.GetEventRecorder("accesspolicy-operator")
 	written := newWritten()
-	classes := &classReader{client: mgr.GetClient(), controllers: config.GatewayControllers}
+	classes := &classReader{client: mgr.GetClient(), controllers: slices.Concat(config.GatewayControllers, config.EnvoyGatewayControllers)}
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
 	enforcers := &enforcers{client: mgr.GetClient(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway]),
 		kuadrant:     &follower{crd: authPolicies.crd, title: authPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},

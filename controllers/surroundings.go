@@ -65,7 +65,7 @@ func (s *surroundings) gather(ctx context.Context) error {
 	if err := s.client.Get(ctx, types.NamespacedName{Name: string(s.world.gateway.Spec.GatewayClassName)}, &class); err != nil {
 		return client.IgnoreNotFound(err) // then the Gateway is not looked after any more, and has a turn for it
 	}
-	s.in.Classes = []gwv1.GatewayClass{class}
+	s.in.Classes, s.in.EnvoyControllers = []gwv1.GatewayClass{class}, s.config.EnvoyGatewayControllers
 	proxies, err := s.enforcers.optional.list(ctx, kindEnvoyProxy)
 	if err != nil {
 		return err

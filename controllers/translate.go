@@ -68,11 +68,11 @@ func (r *GatewayReconciler) translate(w *world) (*translation, error) {
 		return nil, err
 	}
 	translateSeconds.Observe(time.Since(begin).Seconds())
-	return about(result, name)
+	return about(result, name, w.controller)
 }
 
 // about keeps what a result says of one Gateway. A policy may target others as well; they have a turn of their own.
-func about(result *translator.Result, gateway types.NamespacedName) (*translation, error) {
+func about(result *translator.Result, gateway types.NamespacedName, controller string) (*translation, error) {
 	t := &translation{}
 	for _, g := range result.Gateways {
 		if g.Gateway != gateway {
@@ -81,7 +81,7 @@ func about(result *translator.Result, gateway types.NamespacedName) (*translatio
 		t.plans = g.Plans
 		t.expressed = slices.Concat(g.Kuadrant.Expressed, g.EnvoyGateway.Expressed)
 		t.bytes = max(g.Kuadrant.Bytes, g.EnvoyGateway.Bytes)
-		if err := t.collect(&g); err != nil {
+		if err := t.collect(&g, controller); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +99,7 @@ func about(result *translator.Result, gateway types.NamespacedName) (*translatio
 }
 
 // collect takes the objects out of a result and puts them into the order in which they are to be written.
-func (t *translation) collect(g *translator.GatewayResult) error {
+func (t *translation) collect(g *translator.GatewayResult, controller string) error {
 	for _, ap := range g.Kuadrant.Objects {
 		content, err := kuadrant.Unstructured(ap)
 		if err != nil {
@@ -123,7 +123,7 @@ func (t *translation) collect(g *translator.GatewayResult) error {
 			section = string(*refs[0].SectionName)
 		}
 		t.objects = append(t.objects, &wanted{objectName: objectName{securityPolicies, sp.Name}, content: content, section: section,
-			beneath:  section == "" && len(g.EnvoyGateway.Objects) > 1,
+			controller: controller, beneath: section == "" && len(g.EnvoyGateway.Objects) > 1,
 			baseline: coverage.Baseline{Gateway: g.Gateway, Listener: section, Security: sp}})
 	}
 	slices.SortStableFunc(t.objects, func(a, b *wanted) int {

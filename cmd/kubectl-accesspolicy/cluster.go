@@ -246,11 +246,12 @@ func (r *clusterReader) pages(ctx context.Context, gvk schema.GroupVersionKind, 
 }
 
 // clusterInput reads what coverage looks at from a cluster, and says what is missing there.
-func (a *app) clusterInput(ctx context.Context, flags *clusterFlags, about *subject) (*coverage.Input, int, error) {
+func (a *app) clusterInput(ctx context.Context, flags *clusterFlags, controllers []string, about *subject) (*coverage.Input, int, error) {
 	r, err := flags.connect()
 	if err != nil {
 		return nil, 0, err
 	}
+	r.in.EnvoyControllers = controllers
 	if about.kind != "" && about.namespace == "" {
 		about.namespace = r.namespace
 	}

@@ -24,6 +24,7 @@ import (
 
 func (a *app) coverageCommand(display string) *cobra.Command {
 	var enforcer, output string
+	var controllers []string
 	var cluster clusterFlags
 	cmd := &cobra.Command{
 		Use:   "coverage [-f FILE] [route/NAME | gateway/NAME]",
@@ -63,9 +64,9 @@ httproute/, grpcroute/, tcproute/, tlsroute/, udproute/), gateway/NAME about one
 			}
 			in, missing, refused := (*coverage.Input)(nil), 0, 0
 			if live {
-				in, missing, err = a.clusterInput(cmd.Context(), &cluster, &about)
+				in, missing, err = a.clusterInput(cmd.Context(), &cluster, controllers, &about)
 			} else {
-				in, refused, err = a.fileInput(cmd, enforcer)
+				in, refused, err = a.fileInput(cmd, enforcer, controllers)
 			}
 			if err != nil {
 				return err
@@ -74,6 +75,7 @@ httproute/, grpcroute/, tcproute/, tlsroute/, udproute/), gateway/NAME about one
 		},
 	}
 	cmd.Flags().StringVar(&enforcer, flagEnforcer, translator.EnforcerAuto, "`NAME`: "+strings.Join(translator.EnforcerNames(), ", ")+"; the Gateway's annotation goes before it; with -f only")
+	cmd.Flags().StringArrayVar(&controllers, "envoy-gateway-controller", []string{egv1a1.Controller}, "controllerName of GatewayClasses that are an Envoy Gateway's; can be repeated (`NAME`)")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT`: text, json or yaml")
 	cluster.register(cmd.Flags())
 	return cmd
@@ -109,7 +111,7 @@ func (a *app) coverage(in *coverage.Input, about subject, output string, missing
 
 // fileInput reads what -f names, once for the translator and once for coverage, which looks at more kinds. It says which
 // policies are refused, and returns their number.
-func (a *app) fileInput(cmd *cobra.Command, enforcer string) (*coverage.Input, int, error) {
+func (a *app) fileInput(cmd *cobra.Command, enforcer string, controllers []string) (*coverage.Input, int, error) {
 	opts, err := a.config.Options(cmd.Flags(), requests.Settings{})
 	if err != nil {
 		return nil, 0, usage("%s", err)
@@ -128,6 +130,7 @@ func (a *app) fileInput(cmd *cobra.Command, enforcer string) (*coverage.Input, i
 	if err != nil {
 		return nil, 0, err
 	}
+	in.EnvoyControllers = controllers
 	given := len(l.set.Gateways)
 	l.set.AssumeGateways()
 	for _, gw := range l.set.Gateways[given:] {
@@ -181,7 +184,7 @@ func enforcersOf(in *coverage.Input, gw *gwv1.Gateway, wish string) translator.E
 	}
 	for _, class := range in.Classes {
 		if class.Name == string(gw.Spec.GatewayClassName) {
-			s.OfEnvoyGateway = string(class.Spec.ControllerName) == egv1a1.Controller
+			s.OfEnvoyGateway = in.IsEnvoyGateway(string(class.Spec.ControllerName))
 		}
 	}
 	for _, b := range in.Written() {

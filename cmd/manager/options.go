@@ -35,6 +35,7 @@ type options struct {
 func (o *options) register(flags *pflag.FlagSet) {
 	c := &o.controllers
 	flags.StringArrayVar(&c.GatewayControllers, "gateway-controller", controllers.DefaultGatewayControllers, "controllerName of GatewayClasses whose Gateways are looked after; can be repeated (`NAME`)")
+	flags.StringArrayVar(&c.EnvoyGatewayControllers, "envoy-gateway-controller", controllers.DefaultEnvoyGatewayControllers, "controllerName of GatewayClasses that are an Envoy Gateway's, looked after as well; can be repeated (`NAME`)")
 	flags.StringVar(&c.Enforcer, "enforcer", translator.EnforcerAuto, "what enforces policies on Gateways that are not annotated with "+translator.AnnotationEnforcer+": "+strings.Join(translator.EnforcerNames(), ", ")+" (`NAME`)")
 	flags.DurationVar(&c.KeysRefresh, "jwks-refresh", time.Minute, "`DURATION` between two reads of the keys of ServiceAccount tokens, which SecurityPolicies have in them; a key that the API server drops is trusted that much longer")
 	flags.IntVar(&c.Concurrency, "concurrency", 4, "`NUMBER` of Gateways that are worked on at a time")

@@ -34,7 +34,7 @@ func TestDisplacedPolicies(t *testing.T) {
 	for _, name := range optionalCRDs {
 		c.RemoveCRD(t, name)
 	}
-	o := startOperator(t, c)
+	o := startOperator(t, c, "--envoy-gateway-controller="+egv1a1.Controller, "--envoy-gateway-controller="+otherEnvoyGateway)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *operator, *kube)
@@ -42,6 +42,7 @@ func TestDisplacedPolicies(t *testing.T) {
 		{"a-route-without-optional-crds", displacedOnRoute},
 		{"an-older-policy", displacedByOlder},
 		{"coverage-asks-the-cluster", coverageOfTheCluster},
+		{"envoy-gateway-has-another-name", underAnotherName},
 		{"optional-crds-come", displacedByWhatCame},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, o, inNamespace(t, c, test.name)) })
@@ -55,11 +56,11 @@ func (k *kube) governed(t *testing.T, hosts ...string) {
 	for i, host := range hosts {
 		k.Apply(t, stack.HTTPRoute(k.namespace, fmt.Sprintf("prod-%d", i), "prod", host, "/", "tools"))
 	}
-	k.accepted(t, "prod-auth")
+	k.accepted(t, "prod-auth", egv1a1.Controller)
 }
 
-// accepted says in Envoy Gateway's place that it accepts an object.
-func (k *kube) accepted(t *testing.T, name string) {
+// accepted says in the place of an Envoy Gateway that it accepts an object.
+func (k *kube) accepted(t *testing.T, name, controller string) {
 	t.Helper()
 	eventually(t, name+" is accepted", func(ctx context.Context) error {
 		_, object, err := k.secured(ctx, name)
@@ -68,7 +69,7 @@ func (k *kube) accepted(t *testing.T, name string) {
 		}
 		status := fmt.Sprintf(`{"status":{"ancestors":[{"ancestorRef":{"group":"gateway.networking.k8s.io","kind":"Gateway","name":"prod","namespace":%q},"controllerName":%q,
 			"conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"Policy has been accepted.","observedGeneration":%d,"lastTransitionTime":%q}]}]}}`,
-			k.namespace, egv1a1.Controller, object.GetGeneration(), time.Now().UTC().Format(time.RFC3339))
+			k.namespace, controller, object.GetGeneration(), time.Now().UTC().Format(time.RFC3339))
 		return k.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(status)))
 	})
 }
@@ -179,6 +180,26 @@ func ask(t *testing.T, kubeconfig string, args ...string) (code int, stdout, std
 		require.ErrorAs(t, err, &exit, "%v", args)
 	}
 	return command.ProcessState.ExitCode(), out.String(), faults.String()
+}
+
+// otherEnvoyGateway is the controllerName of an Envoy Gateway whose configuration gives it one.
+const otherEnvoyGateway = "example.test/envoy-gateway"
+
+// underAnotherName: only what the Envoy Gateway of the Gateway's own class reports counts.
+func underAnotherName(t *testing.T, _ *operator, k *kube) {
+	gateway := stack.Gateway(k.namespace, "prod", "g.example.test")
+	gateway.Object["spec"].(map[string]any)["gatewayClassName"] = "other"
+	k.Apply(t, stack.Object("gateway.networking.k8s.io/v1", "GatewayClass", "", "other", map[string]any{"controllerName": otherEnvoyGateway}), gateway,
+		stack.HTTPRoute(k.namespace, "prod-0", "prod", "g.example.test", "/", "tools"), k.policy(t, "tools", allowing("reader", []string{"add"}, "prod")))
+	k.accepted(t, "prod-auth", egv1a1.Controller)
+	require.Contains(t, k.displacedTools(t, v1alpha1.PolicyReasonPending).Message, "has not reported")
+	k.accepted(t, "prod-auth", otherEnvoyGateway)
+	k.programmed(t, "tools", "prod")
+	code, stdout, stderr := ask(t, k.Kubeconfig(), "-n", k.namespace, "route/prod-0", "--envoy-gateway-controller", otherEnvoyGateway)
+	require.Zero(t, code, "%s%s", stdout, stderr)
+	code, stdout, _ = ask(t, k.Kubeconfig(), "-n", k.namespace, "route/prod-0")
+	require.Equal(t, 3, code)
+	require.Contains(t, stdout, coverage.OtherClass)
 }
 
 // coverageOfTheCluster: for an admin of the cluster, and for a developer who may read no more than their own namespace.

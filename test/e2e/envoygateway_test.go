@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -555,4 +557,35 @@ func publicKey(t testing.TB) []byte {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	require.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+// TestKeysThatCannotBeRead: an operator that may not read the keys of ServiceAccount tokens says so, grants nothing to tokens,
+// and lets everything else take effect; as soon as it may, tokens count.
+func TestKeysThatCannotBeRead(t *testing.T) {
+	c := startCluster(t, stack.CRDsEnvoyGateway)
+	k := inNamespace(t, c, "no-keys")
+	discovery := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "system:service-account-issuer-discovery"}}
+	require.NoError(t, c.Client.Delete(t.Context(), discovery))
+	role := &rbacv1.ClusterRole{}
+	require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Name: operatorAccount}, role))
+	rules := role.Rules
+	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(rule rbacv1.PolicyRule) bool { return len(rule.NonResourceURLs) > 0 })
+	require.NoError(t, c.Client.Update(t.Context(), role))
+	startOperator(t, c)
+
+	k.Apply(t, stack.Gateway(k.namespace, "prod", "a.example.test"), k.policy(t, "tools", allowing("reader", []string{"add"}, "prod")))
+	condition := k.expect(t, "tools", "prod", v1alpha1.PolicyConditionProgrammed, metav1.ConditionFalse, v1alpha1.PolicyReasonPartiallyProgrammed)
+	require.Contains(t, condition.Message, "the issuer of ServiceAccount tokens or its keys (JWKS) are not known")
+	sp, _, err := k.secured(t.Context(), "prod-auth")
+	require.NoError(t, err)
+	require.Empty(t, sp.Spec.Authorization.Rules)
+	require.NotEqual(t, egv1a1.ActionAllow, sp.Spec.Authorization.DefaultAction)
+
+	role.Rules = rules
+	require.NoError(t, c.Client.Update(t.Context(), role))
+	eventually(t, "tokens count", func(ctx context.Context) error {
+		sp, _, err := k.secured(ctx, "prod-auth")
+		return errors.Join(err, want(err == nil && len(sp.Spec.Authorization.Rules) == 1, "there are no rules yet"))
+	})
+	k.displacedTools(t, v1alpha1.PolicyReasonPending)
 }

@@ -26,9 +26,12 @@ type Input struct {
 	Gateways []Gateway
 	// Classes tell whose Gateways these are. One whose class is not here is taken for Envoy Gateway's, which has more ways to
 	// displace a baseline.
-	Classes      []gwv1.GatewayClass
-	ListenerSets []egv1a1.ListenerSet
-	Routes       []Route
+	Classes []gwv1.GatewayClass
+	// EnvoyControllers are the controllerNames of classes that are an Envoy Gateway's; the name that it has by default where
+	// there are none.
+	EnvoyControllers []string
+	ListenerSets     []egv1a1.ListenerSet
+	Routes           []Route
 
 	SecurityPolicies  []egv1a1.SecurityPolicy
 	ExtensionPolicies []egv1a1.EnvoyExtensionPolicy

@@ -28,7 +28,7 @@ func (j *envoyJudge) listener(l *listener) answer {
 		return notHTTP(l)
 	}
 	winner, _ := j.security.above(l)
-	return j.extendedAt(l, nil, rule{}).answers500(reported(j.byListener(winner, l, meant), meant, winner))
+	return j.extendedAt(l, nil, rule{}).answers500(j.reported(j.byListener(winner, l, meant), meant, winner))
 }
 
 func (j *envoyJudge) route(a *attachment, r rule) answer {
@@ -52,7 +52,7 @@ func (j *envoyJudge) route(a *attachment, r rule) answer {
 			return j.merged(p, above)
 		}
 	}
-	out := reported(j.byListener(above, a.listener, meant), meant, above)
+	out := j.reported(j.byListener(above, a.listener, meant), meant, above)
 	if out.covered {
 		out.reason, out.why = note.reason, note.why
 	}

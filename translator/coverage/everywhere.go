@@ -46,7 +46,12 @@ func (w *world) everywhere(gw *Gateway, enforcer string) (*answer, []answer) {
 // ofEnvoyGateway reports whether Envoy Gateway looks after a Gateway, or may.
 func (w *world) ofEnvoyGateway(gw *Gateway) bool {
 	class := w.classOf(gw)
-	return class == nil || string(class.Spec.ControllerName) == egv1a1.Controller
+	return class == nil || w.in.IsEnvoyGateway(string(class.Spec.ControllerName))
+}
+
+// IsEnvoyGateway reports whether a controllerName is an Envoy Gateway's.
+func (in *Input) IsEnvoyGateway(controller string) bool {
+	return controller == egv1a1.Controller && len(in.EnvoyControllers) == 0 || slices.Contains(in.EnvoyControllers, controller)
 }
 
 func (w *world) classOf(gw *Gateway) *gwv1.GatewayClass {

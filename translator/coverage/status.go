@@ -40,12 +40,12 @@ func reportedByKuadrant(a answer, at *attachment, gw *Gateway) answer {
 }
 
 // reported compares an answer about a listener with the status that Envoy Gateway gave our object there.
-func reported(a answer, meant *Baseline, winner placed) answer {
+func (w *world) reported(a answer, meant *Baseline, winner placed) answer {
 	object := meant.Security
 	if winner.policy != nil && winner.ours {
 		object = winner.security
 	}
-	accepted := acceptedBy(object, meant.Gateway)
+	accepted := w.accepted(object, meant.Gateway)
 	switch {
 	case accepted == nil || accepted.ObservedGeneration != object.Generation:
 	case a.covered && accepted.Status == metav1.ConditionFalse:
@@ -56,12 +56,12 @@ func reported(a answer, meant *Baseline, winner placed) answer {
 	return a
 }
 
-// acceptedBy is the condition that Envoy Gateway gave a policy on a Gateway.
-func acceptedBy(sp *egv1a1.SecurityPolicy, gateway types.NamespacedName) *metav1.Condition {
+// accepted is the condition that Envoy Gateway gave a policy on a Gateway.
+func (w *world) accepted(sp *egv1a1.SecurityPolicy, gateway types.NamespacedName) *metav1.Condition {
 	for _, ancestor := range sp.Status.Ancestors {
 		ref := ancestor.AncestorRef
 		same := string(ref.Name) == gateway.Name && (ref.Namespace == nil || string(*ref.Namespace) == gateway.Namespace)
-		if !same || string(ancestor.ControllerName) != egv1a1.Controller {
+		if !same || !w.in.IsEnvoyGateway(string(ancestor.ControllerName)) {
 			continue
 		}
 		if c := meta.FindStatusCondition(ancestor.Conditions, "Accepted"); c != nil {

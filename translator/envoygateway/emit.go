@@ -132,7 +132,7 @@ func (e *emission) verifiable(s plan.Source, listener string) (plan.Source, stri
 		why := ""
 		switch {
 		case c.jwt != nil && !e.opts.verifiesTokens():
-			why = "the issuer of ServiceAccount tokens or its keys (JWKS) are not known, so no token can be verified; give both"
+			why = "the issuer of ServiceAccount tokens or its keys (JWKS) are not known, so no token can be verified; the operator reads both from the API server and logs why it cannot; for files give --token-issuer and --jwks"
 		case c.cel != "":
 			why = e.uncertain(listener)
 		}
