@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,9 +72,22 @@ type follower struct {
 	cache      cache.Cache
 	mapper     meta.RESTMapper
 	kinds      []*followed
+	// optional are kinds that need not be known for policies to be enforced. live reads past the cache, to tell why they cannot be
+	// listed; only optional ones have it.
+	optional bool
+	live     client.Reader
 	// there is set while the kinds are followed, unserved while the CRD is there and the API server does not serve them all.
 	there, unserved atomic.Bool
+	// unreadable says why optional kinds cannot be listed, nil while they can.
+	unreadable atomic.Pointer[string]
 }
+
+// listPatience is how long the first list of optional kinds may take before Gateways go on without. unreadableRetry is the time
+// to the next try.
+const (
+	listPatience    = 15 * time.Second
+	unreadableRetry = time.Minute
+)
 
 // followed is a kind that is watched while it is installed.
 type followed struct {
@@ -136,7 +151,7 @@ func (f *follower) installed(ctx context.Context) (bool, error) {
 
 func (f *follower) settled(ctx context.Context) (bool, error) {
 	there, err := f.installed(ctx)
-	return there == f.there.Load() || f.unserved.Load(), err
+	return there == f.there.Load() || f.unserved.Load() || f.unreadable.Load() != nil, err
 }
 
 // setup makes a controller of the CRDs.
@@ -184,7 +199,7 @@ func (f *follower) follow(ctx context.Context) (changed bool, again time.Duratio
 		return false, 0, err
 	case there == f.there.Load():
 		f.unserved.Store(false)
-		return false, 0, nil
+		return f.unreadable.Swap(nil) != nil, 0, nil
 	case !there:
 		logf.FromContext(ctx).Info(f.title + " is not installed any more")
 		f.there.Store(false)
@@ -199,11 +214,17 @@ func (f *follower) follow(ctx context.Context) (changed bool, again time.Duratio
 	}
 	if err := f.begin(ctx); err != nil {
 		_ = f.end(ctx) // the next try begins anew
-		return false, 0, err
+		if !f.optional {
+			return false, 0, err
+		}
+		why := err.Error()
+		logf.FromContext(ctx).Error(err, "what these objects displace is not known", "kind", f.title)
+		return f.unreadable.Swap(&why) == nil, unreadableRetry, nil
 	}
 	logf.FromContext(ctx).Info(f.title + " is installed")
 	f.there.Store(true)
 	f.unserved.Store(false)
+	f.unreadable.Store(nil)
 	return true, 0, nil
 }
 
@@ -214,15 +235,32 @@ func (f *follower) begin(ctx context.Context) error {
 				return fmt.Errorf("index %s: %w", k.gvk.Kind, err)
 			}
 		}
+		// The first list has to be there before anything is decided by what is in it.
+		if err := f.list(ctx, k); err != nil {
+			return fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		}
 		if err := k.watch(k.object); err != nil {
 			return fmt.Errorf("watch %s: %w", k.gvk.Kind, err)
 		}
-		// The first list has to be there before anything is decided by what is in it.
-		if _, err := f.cache.GetInformer(ctx, k.object); err != nil {
-			return fmt.Errorf("list %s: %w", k.gvk.Kind, err)
-		}
 	}
 	return nil
+}
+
+// list waits for the first list of a kind, of an optional one not for ever.
+func (f *follower) list(ctx context.Context, k *followed) error {
+	if !f.optional {
+		_, err := f.cache.GetInformer(ctx, k.object)
+		return err
+	}
+	waiting, done := context.WithTimeout(ctx, listPatience)
+	defer done()
+	_, err := f.cache.GetInformer(waiting, k.object)
+	if err == nil {
+		return nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(k.object.GetObjectKind().GroupVersionKind())
+	return cmp.Or(f.live.List(ctx, list, client.Limit(1)), err)
 }
 
 func (f *follower) end(ctx context.Context) error {

@@ -13,7 +13,10 @@ import (
 	"accesspolicy-operator/translator/plan"
 )
 
-const reasonTargetIgnored = "TargetIgnored"
+const (
+	reasonTargetIgnored      = "TargetIgnored"
+	reasonCoverageIncomplete = "CoverageIncomplete"
+)
 
 // knownFindings are the findings about each Gateway that have been announced.
 type knownFindings struct {

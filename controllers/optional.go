@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +66,8 @@ func newOptionalKinds(mgr ctrl.Manager, m *mapper, watch func(client.Object, han
 			},
 			watch: func(object client.Object) error { return watch(object, gateways, changed) }}
 		out[kind] = &optionalKind{followed: f,
-			follower: &follower{crd: plural + "." + group, title: kind, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), kinds: []*followed{f}}}
+			follower: &follower{crd: plural + "." + group, title: kind, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), kinds: []*followed{f},
+				optional: true, live: mgr.GetAPIReader()}}
 	}
 	for _, kind := range optionalRoutes {
 		add(gwv1.GroupName, strings.ToLower(kind)+"s", kind, m.ofRoute, specChangedOrChosen, map[string]client.IndexerFunc{indexParent: parents})
@@ -82,6 +85,17 @@ func newOptionalKinds(mgr ctrl.Manager, m *mapper, watch func(client.Object, han
 	sets := out[kindListenerSet]
 	sets.kinds = append(sets.kinds, &followed{gvk: schema.GroupVersionKind{Group: gwv1.GroupName, Kind: kindGateway},
 		watch: func(object client.Object) error { return watch(object, itself, predicate.GenerationChangedPredicate{}) }})
+	return out
+}
+
+// unreadable are the kinds that are installed and cannot be listed, each with the reason.
+func (k optionalKinds) unreadable() []string {
+	var out []string
+	for _, kind := range slices.Sorted(maps.Keys(k)) {
+		if why := k[kind].unreadable.Load(); why != nil {
+			out = append(out, shortenMessage(*why))
+		}
+	}
 	return out
 }
 

@@ -36,6 +36,7 @@ func (r *GatewayReconciler) report(ctx context.Context, w *world, t *translation
 	if err != nil {
 		return false, fmt.Errorf("tell where policies have effect: %w", err)
 	}
+	t.findings = append(t.findings, r.unseen(w, t)...)
 	displaced := newDisplacements(lines)
 	tally := newTally(t, lines)
 	byPolicy := map[types.NamespacedName][]translator.Verdict{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 
 	"accesspolicy-operator/translator/coverage"
 	"accesspolicy-operator/translator/owned"
+	"accesspolicy-operator/translator/plan"
 )
 
 // coverage says where the objects of a Gateway have effect: for the enforcers whose word counts, from what everybody's
@@ -31,6 +33,17 @@ func (r *GatewayReconciler) coverage(ctx context.Context, w *world, t *translati
 		s.in.Baselines = append(s.in.Baselines, object.aged(live[object.objectName]))
 	}
 	return coverage.Compute(s.in), nil
+}
+
+// unseen are the findings about what coverage does not see of a Gateway that has objects of ours.
+func (r *GatewayReconciler) unseen(w *world, t *translation) []plan.Finding {
+	unreadable := r.enforcers.optional.unreadable()
+	if len(unreadable) == 0 || len(t.objectsOf(w.reported())) == 0 {
+		return nil
+	}
+	return []plan.Finding{{Severity: plan.Warning, Reason: reasonCoverageIncomplete, Gateway: client.ObjectKeyFromObject(&w.gateway),
+		Message: "whether other objects displace the policies is known in part only, because some cannot be read: " + strings.Join(unreadable, "; ") +
+			". Compare the operator's ClusterRole with the one of its version"}}
 }
 
 // aged is the object as coverage takes it, with its age in the cluster, by which it may win or lose.

@@ -559,19 +559,23 @@ func publicKey(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// TestKeysThatCannotBeRead: an operator that may not read the keys of ServiceAccount tokens says so, grants nothing to tokens,
-// and lets everything else take effect; as soon as it may, tokens count.
-func TestKeysThatCannotBeRead(t *testing.T) {
+// TestAnOperatorWithFewerRights may not read the keys of ServiceAccount tokens, nor some of what can displace its objects. It
+// says so, grants nothing to tokens, and lets everything else take effect; as soon as it may, tokens count.
+func TestAnOperatorWithFewerRights(t *testing.T) {
 	c := startCluster(t, stack.CRDsEnvoyGateway)
-	k := inNamespace(t, c, "no-keys")
+	k := inNamespace(t, c, "fewer-rights")
 	discovery := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "system:service-account-issuer-discovery"}}
 	require.NoError(t, c.Client.Delete(t.Context(), discovery))
 	role := &rbacv1.ClusterRole{}
 	require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Name: operatorAccount}, role))
 	rules := role.Rules
-	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(rule rbacv1.PolicyRule) bool { return len(rule.NonResourceURLs) > 0 })
+	role = role.DeepCopy()
+	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.NonResourceURLs) > 0 })
+	for i := range role.Rules {
+		role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(resource string) bool { return resource == "grpcroutes" })
+	}
 	require.NoError(t, c.Client.Update(t.Context(), role))
-	startOperator(t, c)
+	o := startOperator(t, c)
 
 	k.Apply(t, stack.Gateway(k.namespace, "prod", "a.example.test"), k.policy(t, "tools", allowing("reader", []string{"add"}, "prod")))
 	condition := k.expect(t, "tools", "prod", v1alpha1.PolicyConditionProgrammed, metav1.ConditionFalse, v1alpha1.PolicyReasonPartiallyProgrammed)
@@ -581,6 +585,9 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	require.Empty(t, sp.Spec.Authorization.Rules)
 	require.NotEqual(t, egv1a1.ActionAllow, sp.Spec.Authorization.DefaultAction)
 
+	require.Contains(t, k.event(t, "prod", "CoverageIncomplete"), `cannot list resource "grpcroutes"`)
+	require.InDelta(t, 1, o.value(t, "accesspolicy_findings", "CoverageIncomplete"), 0)
+
 	role.Rules = rules
 	require.NoError(t, c.Client.Update(t.Context(), role))
 	eventually(t, "tokens count", func(ctx context.Context) error {
@@ -588,4 +595,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		return errors.Join(err, want(err == nil && len(sp.Spec.Authorization.Rules) == 1, "there are no rules yet"))
 	})
 	k.displacedTools(t, v1alpha1.PolicyReasonPending)
+	eventually(t, "everything is read", func(context.Context) error {
+		return want(o.value(t, "accesspolicy_findings", "CoverageIncomplete") == 0, "not yet")
+	})
 }
