@@ -112,9 +112,9 @@ const testKeys = `{"keys":[{"kty":"EC","use":"sig","kid":"test","alg":"ES256","c
 func securityPolicies(t *testing.T, r *translator.Result) []byte {
 	var docs [][]byte
 	for _, gw := range r.Gateways {
-		for _, sp := range gw.EnvoyGateway.Objects {
-			u, err := envoygateway.Unstructured(sp)
-			require.NoError(t, err)
+		all, err := gw.EnvoyGateway.Manifests()
+		require.NoError(t, err)
+		for _, u := range all {
 			text, err := yaml.Marshal(u.Object)
 			require.NoError(t, err)
 			docs = append(docs, text)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,6 +41,12 @@ type Input struct {
 	SecurityPolicies []egv1a1.SecurityPolicy
 	// ClientTraffic are the ClientTrafficPolicies that exist.
 	ClientTraffic []egv1a1.ClientTrafficPolicy
+	// Classes, EnvoyProxies and AuthConfigs are those that exist. Whether Authorino can be asked on Envoy Gateway depends on them;
+	// NoAuthConfigs is set where the API server does not serve AuthConfigs.
+	Classes       []gwv1.GatewayClass
+	EnvoyProxies  []egv1a1.EnvoyProxy
+	AuthConfigs   []authorinov1beta3.AuthConfig
+	NoAuthConfigs bool
 	// Enforcers says what enforces the policies of a Gateway, where that is not Options.Enforcers.
 	Enforcers map[types.NamespacedName]Enforcers
 }
@@ -302,14 +309,25 @@ func emit(gw *gwv1.Gateway, set planSet, in Input, opts Options) (GatewayResult,
 		result.Kuadrant = *emitted
 	}
 	if result.Enforcers.EnvoyGateway {
-		emitted, err := envoygateway.Emit(envoygateway.Input{Gateway: gw, Plans: result.Plans,
-			Existing: in.SecurityPolicies, ClientTraffic: in.ClientTraffic, Routes: in.Routes}, opts.EnvoyGateway)
+		options := opts.EnvoyGateway
+		options.Scheme = opts.Kuadrant
+		emitted, err := envoygateway.Emit(envoygateway.Input{Gateway: gw, Plans: result.Plans, Class: classOf(gw, in.Classes), Proxies: in.EnvoyProxies,
+			Existing: in.SecurityPolicies, AuthConfigs: in.AuthConfigs, NoAuthConfigs: in.NoAuthConfigs, ClientTraffic: in.ClientTraffic, Routes: in.Routes}, options)
 		if err != nil {
 			return result, err
 		}
 		result.EnvoyGateway = *emitted
 	}
 	return result, nil
+}
+
+func classOf(gw *gwv1.Gateway, classes []gwv1.GatewayClass) *gwv1.GatewayClass {
+	for i := range classes {
+		if classes[i].Name == string(gw.Spec.GatewayClassName) {
+			return &classes[i]
+		}
+	}
+	return nil
 }
 
 func verdict(gw *gwv1.Gateway, a attachment) Verdict {

@@ -73,6 +73,10 @@ const (
 	// so only the denial was written. Status False.
 	PolicyReasonWouldDisplace = "WouldDisplace"
 
+	// PolicyReasonFilterOrder: Envoy might ask Authorino before the MCP router
+	// has set its headers, so only the denial was written. Status False.
+	PolicyReasonFilterOrder = "FilterOrder"
+
 	// PolicyReasonInvalidAnnotation: an annotation on the Gateway has a value
 	// that is not known; what was in force stays so. Status False.
 	PolicyReasonInvalidAnnotation = "InvalidAnnotation"

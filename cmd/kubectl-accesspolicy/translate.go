@@ -10,7 +10,6 @@ import (
 
 	"accesspolicy-operator/cmd/internal/settings"
 	"accesspolicy-operator/translator"
-	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/requests"
 )
@@ -62,11 +61,11 @@ func writeObjects(w io.Writer, result *translator.Result, output string) error {
 			}
 			objects = append(objects, u.Object)
 		}
-		for _, sp := range gw.EnvoyGateway.Objects {
-			u, err := envoygateway.Unstructured(sp)
-			if err != nil {
-				return err
-			}
+		more, err := gw.EnvoyGateway.Manifests()
+		if err != nil {
+			return err
+		}
+		for _, u := range more {
 			objects = append(objects, u.Object)
 		}
 	}

@@ -1,12 +1,18 @@
 // Package envoygateway turns plans into Envoy Gateway SecurityPolicies (gateway.envoyproxy.io/v1alpha1), which Envoy
-// itself enforces: tokens by its jwt_authn filter, rules by its RBAC filter. What it can express and how is in
-// translator/ledger; why the object looks as it does, in docs/enforcers.md.
+// itself enforces: tokens by its jwt_authn filter, rules by its RBAC filter. In a second form the SecurityPolicy has Envoy ask
+// Authorino, and an AuthConfig (authorino.kuadrant.io/v1beta3) stands beside it. What the first can express and how is in
+// translator/ledger; why the objects look as they do, in docs/enforcers.md.
 package envoygateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"accesspolicy-operator/translator/kuadrant"
 )
 
 // Enforcer is the name under which findings speak of this emitter.
@@ -42,6 +48,12 @@ type Options struct {
 	// Issuer is the issuer of ServiceAccount tokens, and JWKS the keys that it signs with, as a JSON Web Key Set. While
 	// one of them is empty no token can be verified: rules for ServiceAccounts are left out.
 	Issuer, JWKS string
+	// Form is FormNative (also for "") or FormExtAuth, for Gateways without AnnotationForm.
+	Form string
+	// Authorino is where FormExtAuth asks; without it that form cannot be had.
+	Authorino Service
+	// Scheme says how Authorino verifies tokens; its audiences and where it has SPIFFE IDs from are not looked at.
+	Scheme kuadrant.Options
 }
 
 // Validate returns an error that names the option which cannot be used.
@@ -51,6 +63,10 @@ func (o Options) Validate() error {
 		return errors.New("token audiences: none is configured; set the audience that agents' tokens are made for")
 	case len(o.Audiences) > MaxAudiences:
 		return fmt.Errorf("token audiences: %d, a SecurityPolicy takes %d", len(o.Audiences), MaxAudiences)
+	case o.Form != "" && !slices.Contains(Forms(), o.Form):
+		return fmt.Errorf("form of Envoy Gateway's policies %q: use %s", o.Form, strings.Join(Forms(), " or "))
+	case o.Form == FormExtAuth && o.Authorino == (Service{}):
+		return fmt.Errorf("form of Envoy Gateway's policies: %s needs Authorino's service", FormExtAuth)
 	case o.JWKS != "" && !isKeySet(o.JWKS):
 		return errors.New("JWKS: not a JSON Web Key Set with at least one key")
 	}
@@ -64,5 +80,8 @@ func isKeySet(text string) bool {
 	}
 	return json.Unmarshal([]byte(text), &set) == nil && len(set.Keys) > 0
 }
+
+// form is the form of a Gateway that asks for none.
+func (o Options) form() string { return cmp.Or(o.Form, FormNative) }
 
 func (o Options) verifiesTokens() bool { return o.Issuer != "" && o.JWKS != "" }

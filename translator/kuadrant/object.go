@@ -99,10 +99,10 @@ func marshal(v any) []byte {
 	return b
 }
 
-// Unstructured returns the object as it is to be written: without status and without the empty fields that Go's JSON adds
-// (value: null beside an expression would be a field that we own and do not mean).
-func Unstructured(ap *kuadrantv1.AuthPolicy) (*unstructured.Unstructured, error) {
-	raw, err := json.Marshal(ap)
+// Unstructured returns an AuthPolicy or AuthConfig as it is to be written: without status and without the empty fields that Go's
+// JSON adds (value: null beside an expression would be a field that we own and do not mean).
+func Unstructured(object metav1.Object) (*unstructured.Unstructured, error) {
+	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -17,6 +18,7 @@ import (
 	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/api/v1alpha1"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/envoygateway"
 )
 
 // DefaultNamespace is the namespace of an object that names none, as with kubectl.
@@ -31,6 +33,10 @@ type Set struct {
 	// SecurityPolicies and ClientTraffic are Envoy Gateway's.
 	SecurityPolicies []egv1a1.SecurityPolicy
 	ClientTraffic    []egv1a1.ClientTrafficPolicy
+	// Classes, EnvoyProxies and AuthConfigs say whether Authorino can be asked on Envoy Gateway.
+	Classes      []gwv1.GatewayClass
+	EnvoyProxies []egv1a1.EnvoyProxy
+	AuthConfigs  []authorinov1beta3.AuthConfig
 	// Notes say what was skipped or assumed, one sentence each.
 	Notes []string
 
@@ -40,7 +46,7 @@ type Set struct {
 // Input is the set as the translator takes it.
 func (s *Set) Input() translator.Input {
 	return translator.Input{Policies: s.Policies, Gateways: s.Gateways, Routes: s.Routes, AuthPolicies: s.AuthPolicies,
-		SecurityPolicies: s.SecurityPolicies, ClientTraffic: s.ClientTraffic}
+		SecurityPolicies: s.SecurityPolicies, ClientTraffic: s.ClientTraffic, Classes: s.Classes, EnvoyProxies: s.EnvoyProxies, AuthConfigs: s.AuthConfigs}
 }
 
 // Add reads all documents of a source: YAML documents, JSON objects one after the other, and Lists. The error names the
@@ -120,7 +126,8 @@ func readHeader(raw []byte) (header, error) {
 
 func isList(h header) bool {
 	group, _, _ := strings.Cut(h.APIVersion, "/")
-	own := group == v1alpha1.GroupName || group == gwv1.GroupName || group == kuadrantv1.GroupVersion.Group || group == egv1a1.GroupVersion.Group
+	own := group == v1alpha1.GroupName || group == gwv1.GroupName || group == kuadrantv1.GroupVersion.Group || group == egv1a1.GroupVersion.Group ||
+		group == authorinov1beta3.GroupVersion.Group
 	return h.Kind == "List" && h.APIVersion == "v1" || own && strings.HasSuffix(h.Kind, "List")
 }
 
@@ -152,8 +159,19 @@ func (s *Set) object(source string, h header, raw []byte) error {
 		return nil
 	case gv.Group == gwv1.GroupName && h.Kind == "Gateway" && (gv.Version == "v1" || gv.Version == "v1beta1"):
 		return s.gateway(source, raw)
+	case gv.Group == gwv1.GroupName && h.Kind == "GatewayClass":
+		var class gwv1.GatewayClass
+		var none string
+		err := decodeNamed(raw, &class, &class.Name, &none)
+		s.Classes = append(s.Classes, class)
+		return about(h, err)
 	case gv.Group == gwv1.GroupName && h.Kind == "HTTPRoute":
 		return s.route(raw)
+	case gv == authorinov1beta3.GroupVersion && h.Kind == envoygateway.KindAuthConfig:
+		var config authorinov1beta3.AuthConfig
+		err := decodeNamed(raw, &config, &config.Name, &config.Namespace)
+		s.AuthConfigs = append(s.AuthConfigs, config)
+		return about(h, err)
 	case gv == kuadrantv1.GroupVersion && h.Kind == "AuthPolicy":
 		return s.authPolicy(raw)
 	case gv == egv1a1.GroupVersion && s.envoyGateway(h, raw, &err):
@@ -174,6 +192,10 @@ func (s *Set) envoyGateway(h header, raw []byte, err *error) bool {
 		var traffic egv1a1.ClientTrafficPolicy
 		*err = about(h, decodeNamed(raw, &traffic, &traffic.Name, &traffic.Namespace))
 		s.ClientTraffic = append(s.ClientTraffic, traffic)
+	case "EnvoyProxy":
+		var proxy egv1a1.EnvoyProxy
+		*err = about(h, decodeNamed(raw, &proxy, &proxy.Name, &proxy.Namespace))
+		s.EnvoyProxies = append(s.EnvoyProxies, proxy)
 	default:
 		return false
 	}

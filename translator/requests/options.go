@@ -25,6 +25,9 @@ type Settings struct {
 	Verify             string   `json:"verify,omitempty"`
 	Issuer             string   `json:"issuer,omitempty"`
 	MaxNamedEvaluators int      `json:"maxNamedEvaluators,omitempty"`
+	// EnvoyGatewayForm is the form of Envoy Gateway's policies, AuthorinoService where it asks: NAMESPACE/NAME:PORT.
+	EnvoyGatewayForm string `json:"envoyGatewayForm,omitempty"`
+	AuthorinoService string `json:"authorinoService,omitempty"`
 }
 
 // ParseSettings reads options.yaml; no data gives the defaults.
@@ -51,7 +54,11 @@ func (s Settings) Options() (translator.Options, error) {
 	if len(audiences) == 0 {
 		audiences = []string{DefaultAudience}
 	}
-	opts := translator.Options{EnvoyGateway: envoygateway.Options{Audiences: audiences, Issuer: s.Issuer},
+	authorino, err := envoygateway.ParseService(s.AuthorinoService)
+	if err != nil {
+		return translator.Options{}, err
+	}
+	opts := translator.Options{EnvoyGateway: envoygateway.Options{Audiences: audiences, Issuer: s.Issuer, Form: s.EnvoyGatewayForm, Authorino: authorino},
 		Profile: profile, TrustDomain: s.TrustDomain, Kuadrant: kuadrant.Options{Strategy: s.Strategy, Audiences: audiences,
 			Verify: s.Verify, Issuer: s.Issuer, SPIFFEFrom: s.SPIFFEFrom, MaxNamedEvaluators: s.MaxNamedEvaluators}}
 	return opts, opts.Validate()

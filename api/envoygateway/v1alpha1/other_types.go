@@ -70,6 +70,8 @@ type EnvoyProxy struct {
 type EnvoyProxySpec struct {
 	MergeGateways *bool            `json:"mergeGateways,omitempty"`
 	FilterOrder   []FilterPosition `json:"filterOrder,omitempty"`
+	// MergeType says how it is merged with less specific ones; left out or Replace, it stands alone.
+	MergeType *string `json:"mergeType,omitempty"`
 }
 
 // FilterPosition moves the filters of a kind before or after those of another.
