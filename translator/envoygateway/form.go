@@ -2,7 +2,6 @@ package envoygateway
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,9 +41,9 @@ func ParseService(text string) (Service, error) {
 		return Service{}, nil
 	}
 	namespace, rest, _ := strings.Cut(text, "/")
-	name, digits, err := net.SplitHostPort(rest)
-	port, numberErr := strconv.ParseInt(digits, 10, 32)
-	if err != nil || numberErr != nil || len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1035Label(name))+len(validation.IsValidPortNum(int(port))) > 0 {
+	name, digits, _ := strings.Cut(rest, ":")
+	port, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1035Label(name))+len(validation.IsValidPortNum(int(port))) > 0 {
 		return Service{}, fmt.Errorf("Authorino's service: %.80q is not of the form NAMESPACE/NAME:PORT", text)
 	}
 	return Service{Namespace: namespace, Name: name, Port: int32(port)}, nil

@@ -157,21 +157,13 @@ func (s *Set) object(source string, h header, raw []byte) error {
 	case gv.Group == v1alpha1.GroupName && (h.Kind == kindPolicy || h.Kind == kindProofOfConcept):
 		s.Policies = append(s.Policies, decodePolicy(h, raw))
 		return nil
-	case gv.Group == gwv1.GroupName && h.Kind == "Gateway" && (gv.Version == "v1" || gv.Version == "v1beta1"):
-		return s.gateway(source, raw)
-	case gv.Group == gwv1.GroupName && h.Kind == "GatewayClass":
-		var class gwv1.GatewayClass
-		var none string
-		err := decodeNamed(raw, &class, &class.Name, &none)
-		s.Classes = append(s.Classes, class)
-		return about(h, err)
-	case gv.Group == gwv1.GroupName && h.Kind == "HTTPRoute":
-		return s.route(raw)
+	case gv.Group == gwv1.GroupName && s.gatewayAPI(source, gv.WithKind(h.Kind), raw, &err):
+		return err
 	case gv == authorinov1beta3.GroupVersion && h.Kind == envoygateway.KindAuthConfig:
 		var config authorinov1beta3.AuthConfig
-		err := decodeNamed(raw, &config, &config.Name, &config.Namespace)
+		err = about(h, decodeNamed(raw, &config, &config.Name, &config.Namespace))
 		s.AuthConfigs = append(s.AuthConfigs, config)
-		return about(h, err)
+		return err
 	case gv == kuadrantv1.GroupVersion && h.Kind == "AuthPolicy":
 		return s.authPolicy(raw)
 	case gv == egv1a1.GroupVersion && s.envoyGateway(h, raw, &err):
@@ -179,6 +171,21 @@ func (s *Set) object(source string, h header, raw []byte) error {
 	}
 	s.skip(source, gv.WithKind(h.Kind))
 	return nil
+}
+
+// gatewayAPI takes an object of Gateway API, if its kind is one that the translator looks at.
+func (s *Set) gatewayAPI(source string, gvk schema.GroupVersionKind, raw []byte, err *error) bool {
+	switch {
+	case gvk.Kind == "Gateway" && (gvk.Version == "v1" || gvk.Version == "v1beta1"):
+		*err = s.gateway(source, raw)
+	case gvk.Kind == "GatewayClass":
+		*err = s.class(raw)
+	case gvk.Kind == "HTTPRoute":
+		*err = s.route(raw)
+	default:
+		return false
+	}
+	return true
 }
 
 // envoyGateway takes an object of Envoy Gateway's, if its kind is one that the translator looks at.
@@ -244,6 +251,16 @@ func (s *Set) gateway(source string, raw []byte) error {
 		return nil
 	}
 	s.Gateways = append(s.Gateways, gw)
+	return nil
+}
+
+func (s *Set) class(raw []byte) error {
+	var class gwv1.GatewayClass
+	none := "" // a class has no namespace
+	if err := decodeNamed(raw, &class, &class.Name, &none); err != nil {
+		return fmt.Errorf("GatewayClass %s: %w", class.Name, err)
+	}
+	s.Classes = append(s.Classes, class)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/cel"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 	"accesspolicy-operator/translator/plan"
 	"accesspolicy-operator/translator/requests"
@@ -40,6 +41,8 @@ const (
 	flagSPIFFE    = "spiffe-from"
 	flagStrategy  = "overrides-strategy"
 	flagEvaluator = "max-named-evaluators"
+	flagForm      = "envoy-gateway-form"
+	flagAuthorino = "authorino-service"
 )
 
 // Register adds the flags to a set. audience is assumed where none is given; none is where it is "".
@@ -60,6 +63,9 @@ func (f *Flags) Register(flags *pflag.FlagSet, audience string) {
 	flags.StringVar(&s.SPIFFEFrom, flagSPIFFE, kuadrant.SPIFFEFromPeer, "`SOURCE`: where SPIFFE IDs come from: "+kuadrant.SPIFFEFromPeer+", or "+kuadrant.SPIFFEFromXFCC+" behind a gateway that sanitises x-forwarded-client-cert")
 	flags.StringVar(&s.Strategy, flagStrategy, kuadrant.StrategyAtomic, "`STRATEGY` of the AuthPolicy's overrides: "+kuadrant.StrategyAtomic+" or "+kuadrant.StrategyMerge)
 	flags.IntVar(&s.MaxNamedEvaluators, flagEvaluator, kuadrant.DefaultMaxNamedEvaluators, "`NUMBER` of policies that get an Authorino evaluator of their own")
+	flags.StringVar(&s.EnvoyGatewayForm, flagForm, envoygateway.FormNative, "`FORM` of Envoy Gateway's SecurityPolicies on Gateways that are not annotated with "+envoygateway.AnnotationForm+
+		": "+envoygateway.FormNative+" (Envoy enforces by itself) or "+envoygateway.FormExtAuth+" (Envoy asks Authorino)")
+	flags.StringVar(&s.AuthorinoService, flagAuthorino, "", "where SecurityPolicies of the form "+envoygateway.FormExtAuth+" ask: `NAMESPACE/NAME:PORT` of Authorino's gRPC service")
 }
 
 // Options returns the settings of a file (empty where there is none) with the flags that were given in their place. An error
@@ -76,10 +82,15 @@ func (f *Flags) Options(flags *pflag.FlagSet, file requests.Settings) (translato
 		flagSPIFFE:    func() { file.SPIFFEFrom = given.SPIFFEFrom },
 		flagStrategy:  func() { file.Strategy = given.Strategy },
 		flagEvaluator: func() { file.MaxNamedEvaluators = given.MaxNamedEvaluators },
+		flagForm:      func() { file.EnvoyGatewayForm = given.EnvoyGatewayForm },
+		flagAuthorino: func() { file.AuthorinoService = given.AuthorinoService },
 	} {
 		if flags.Changed(flag) {
 			set()
 		}
+	}
+	if file.EnvoyGatewayForm == envoygateway.FormExtAuth && file.AuthorinoService == "" {
+		return translator.Options{}, fmt.Errorf("--%s %s needs --%s", flagForm, envoygateway.FormExtAuth, flagAuthorino)
 	}
 	if flags.Changed(flagEvaluator) && given.MaxNamedEvaluators < 1 {
 		return translator.Options{}, fmt.Errorf("--%s is %d; at least 1 is needed", flagEvaluator, given.MaxNamedEvaluators)
