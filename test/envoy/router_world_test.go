@@ -68,7 +68,7 @@ func newRoutedWorld(t *testing.T) *routedWorld {
 	for _, name := range logHeaders {
 		format[name] = "%REQ(" + name + ")%"
 	}
-	w.Apply(t, sharedProxy(map[string]any{"mergeGateways": true, "telemetry": map[string]any{"accessLog": map[string]any{"settings": []any{map[string]any{
+	w.Apply(t, sharedProxy(map[string]any{"telemetry": map[string]any{"accessLog": map[string]any{"settings": []any{map[string]any{
 		"format": map[string]any{"type": "JSON", "json": format},
 		"sinks":  []any{map[string]any{"type": "File", "file": map[string]any{"path": w.accessLog}}},
 	}}}}}))

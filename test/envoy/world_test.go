@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -51,6 +52,8 @@ type world struct {
 	// workloads are client certificates by their SPIFFE ID.
 	workloads map[string]*tls.Certificate
 	served    int
+	// authorino is there when something asks it.
+	authorino *stack.Authorino
 }
 
 // site is a case as it is served.
@@ -73,7 +76,7 @@ func newWorld(t testing.TB) *world {
 	w.StartEnvoyGateway(t)
 	w.echo = startEcho(t)
 	w.issuer, w.keys = w.Issuer(t)
-	proxy := sharedProxy(map[string]any{"mergeGateways": true})
+	proxy := sharedProxy(map[string]any{})
 	shared := stack.Object("gateway.networking.k8s.io/v1", "GatewayClass", "", class, map[string]any{
 		"controllerName": "gateway.envoyproxy.io/gatewayclass-controller",
 		"parametersRef":  map[string]any{"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": class, "namespace": "envoy-gateway-system"},
@@ -82,7 +85,10 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+// sharedProxy has the Gateways of all cases share an Envoy, which asks Authorino behind the router where it asks.
 func sharedProxy(spec map[string]any) *unstructured.Unstructured {
+	spec["mergeGateways"] = true
+	spec["filterOrder"] = []any{map[string]any{"name": envoygateway.FilterExtAuthz, "after": envoygateway.FilterExtProc}}
 	return stack.Object("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "envoy-gateway-system", class, spec)
 }
 
@@ -131,13 +137,10 @@ func (w *world) addRouted(t testing.TB, name string, c *requests.Case, routes fu
 	gw := findGateway(c, s.result)
 	w.Apply(t, stack.Namespace(s.namespace))
 	listeners := s.listeners(t, gw)
-	for _, object := range s.result.EnvoyGateway.Objects {
-		u, err := envoygateway.Unstructured(object)
-		require.NoError(t, err)
-		u.SetNamespace(s.namespace)
-		u.SetOwnerReferences(nil)
-		w.Apply(t, u)
+	if len(s.result.EnvoyGateway.AuthConfigs) > 0 {
+		w.askAuthorino(t, s.namespace)
 	}
+	w.Apply(t, s.manifests(t)...)
 	if s.secure {
 		w.certificates(t, s, gw.Name)
 	}
@@ -177,13 +180,17 @@ func backendRef(name string) map[string]any {
 func (w *world) translate(t testing.TB, name string, c *requests.Case) *site {
 	t.Helper()
 	opts := c.Options
+	namespace := fmt.Sprintf("case-%d-%s", w.served, shortName(name))
+	for i := range c.Set.Gateways { // names that cases share are told apart by the UID
+		c.Set.Gateways[i].UID = types.UID(namespace)
+	}
 	opts.Enforcers = translator.Enforcers{EnvoyGateway: true}
 	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = w.issuer, w.keys
 	result, err := translator.Translate(c.Set.Input(), opts)
 	require.NoError(t, err)
 	gateway, err := requests.Gateway(c.File, result)
 	require.NoError(t, err)
-	s := &site{name: name, namespace: fmt.Sprintf("case-%d-%s", w.served, shortName(name)), ports: map[string]string{}, hosts: map[string]string{},
+	s := &site{name: name, namespace: namespace, ports: map[string]string{}, hosts: map[string]string{},
 		result: gateway, opts: opts, file: c.File}
 	w.served++
 	for _, r := range c.File.Requests {
@@ -271,6 +278,7 @@ func (w *world) serve(t testing.TB, sites []*site) {
 	t.Helper()
 	w.envoy = w.StartEnvoyOfClass(t, class)
 	for _, s := range sites {
+		w.ready(t, s)
 		for _, object := range s.result.EnvoyGateway.Objects {
 			u := stack.Object("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", s.namespace, object.Name, nil)
 			eventually(t, s.name+": SecurityPolicy "+object.Name+" is accepted", func(ctx context.Context) error {

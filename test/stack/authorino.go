@@ -18,6 +18,10 @@ import (
 // Authorino is a running Authorino that serves the AuthConfigs of all namespaces.
 type Authorino struct {
 	*Program
+
+	// Port is that of its gRPC service, on every address.
+	Port string
+
 	client authv3.AuthorizationClient
 }
 
@@ -66,7 +70,7 @@ func (c *Cluster) StartAuthorino(t testing.TB) *Authorino {
 	t.Cleanup(func() { connection.Close() })
 	program.Start(t)
 
-	return &Authorino{Program: program, client: authv3.NewAuthorizationClient(connection)}
+	return &Authorino{Program: program, Port: portOf(grpcAddress), client: authv3.NewAuthorizationClient(connection)}
 }
 
 // Check asks Authorino, over gRPC as a data plane does, whether a request may

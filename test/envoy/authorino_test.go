@@ -1,0 +1,81 @@
+package envoy_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"accesspolicy-operator/test/stack"
+	"accesspolicy-operator/translator/envoygateway"
+)
+
+// authorinoService is where the golden cases have Authorino.
+var authorinoService = envoygateway.Service{Namespace: "authorino", Name: "authorino", Port: 50051}
+
+// askAuthorino lets the SecurityPolicies of a namespace ask Authorino, which is started for the first.
+func (w *world) askAuthorino(t testing.TB, namespace string) {
+	t.Helper()
+	if w.authorino == nil {
+		w.authorino = w.StartAuthorino(t)
+		w.Apply(t, authorinoEndpoints(t, w.authorino.Port)...)
+	}
+	w.Apply(t, grantFrom(namespace))
+}
+
+// authorinoEndpoints are a Service that leads to a port of the upstreams' address.
+func authorinoEndpoints(t testing.TB, port string) []*unstructured.Unstructured {
+	t.Helper()
+	number, err := strconv.ParseInt(port, 10, 64)
+	require.NoError(t, err)
+	s := authorinoService
+	service := stack.Object("v1", "Service", s.Namespace, s.Name, map[string]any{
+		"ports": []any{map[string]any{"name": "grpc", "port": int64(s.Port), "protocol": "TCP"}}})
+	slice := stack.Object("discovery.k8s.io/v1", "EndpointSlice", s.Namespace, s.Name, nil)
+	slice.SetLabels(map[string]string{"kubernetes.io/service-name": s.Name})
+	slice.Object["addressType"] = "IPv4"
+	slice.Object["ports"] = []any{map[string]any{"name": "grpc", "port": number, "protocol": "TCP"}}
+	slice.Object["endpoints"] = []any{map[string]any{"addresses": []any{upstreamAddress}, "conditions": map[string]any{"ready": true}}}
+	return []*unstructured.Unstructured{stack.Namespace(s.Namespace), service, slice}
+}
+
+// grantFrom lets the SecurityPolicies of a namespace refer to Authorino's Service.
+func grantFrom(namespace string) *unstructured.Unstructured {
+	return stack.Object("gateway.networking.k8s.io/v1beta1", "ReferenceGrant", authorinoService.Namespace, namespace, map[string]any{
+		"from": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "SecurityPolicy", "namespace": namespace}},
+		"to":   []any{map[string]any{"group": "", "kind": "Service"}},
+	})
+}
+
+// manifests are the objects of a case in the namespace in which it is served.
+func (s *site) manifests(t testing.TB) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := s.result.EnvoyGateway.Manifests()
+	require.NoError(t, err)
+	for _, u := range objects {
+		u.SetNamespace(s.namespace)
+		u.SetOwnerReferences(nil)
+	}
+	return objects
+}
+
+// ready waits until Authorino has the AuthConfigs of a case.
+func (w *world) ready(t testing.TB, s *site) {
+	t.Helper()
+	for _, config := range s.result.EnvoyGateway.AuthConfigs {
+		u := stack.Object(config.APIVersion, config.Kind, s.namespace, config.Name, nil)
+		eventually(t, s.name+": AuthConfig "+config.Name+" is ready", func(ctx context.Context) error {
+			if err := w.Client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+				return err
+			}
+			if ready, _, _ := unstructured.NestedBool(u.Object, "status", "summary", "ready"); !ready {
+				return fmt.Errorf("not ready: %v", u.Object["status"])
+			}
+			return nil
+		})
+	}
+}
