@@ -3,16 +3,30 @@ package envoy_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/test/stack"
+	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/envoygateway"
 )
+
+// TestAuthorinoDecidesBehindTheRouter has the real router of mcp-gateway set the headers before Authorino is asked.
+func TestAuthorinoDecidesBehindTheRouter(t *testing.T) {
+	w := newRoutedWorld(t)
+	w.asking = true
+	s := w.addBehindRouter(t, "asking", false)
+	require.Len(t, s.result.EnvoyGateway.AuthConfigs, 1)
+	w.serveRouted(t, s)
+	w.verdicts(t, s, denies)
+}
 
 // authorinoService is where the golden cases have Authorino.
 var authorinoService = envoygateway.Service{Namespace: "authorino", Name: "authorino", Port: 50051}
@@ -49,6 +63,24 @@ func grantFrom(namespace string) *unstructured.Unstructured {
 		"from": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "SecurityPolicy", "namespace": namespace}},
 		"to":   []any{map[string]any{"group": "", "kind": "Service"}},
 	})
+}
+
+// behindTheRouter gives the Gateways of a case that name no EnvoyProxy a class whose EnvoyProxy is like the one that serves here.
+func behindTheRouter(in *translator.Input) {
+	after := envoygateway.FilterExtProc
+	proxy := egv1a1.EnvoyProxy{Spec: egv1a1.EnvoyProxySpec{FilterOrder: []egv1a1.FilterPosition{{Name: envoygateway.FilterExtAuthz, After: &after}}}}
+	proxy.Namespace, proxy.Name = "envoy-gateway-system", class
+	in.EnvoyProxies = append(in.EnvoyProxies, proxy)
+	for _, gw := range in.Gateways {
+		if slices.ContainsFunc(in.Classes, func(c gwv1.GatewayClass) bool { return c.Name == string(gw.Spec.GatewayClassName) }) {
+			continue
+		}
+		namespace := gwv1.Namespace(proxy.Namespace)
+		c := gwv1.GatewayClass{Spec: gwv1.GatewayClassSpec{ParametersRef: &gwv1.ParametersReference{
+			Group: gwv1.Group(egv1a1.GroupVersion.Group), Kind: "EnvoyProxy", Name: proxy.Name, Namespace: &namespace}}}
+		c.Name = string(gw.Spec.GatewayClassName)
+		in.Classes = append(in.Classes, c)
+	}
 }
 
 // manifests are the objects of a case in the namespace in which it is served.

@@ -22,8 +22,16 @@ const cases = "../../translator/testdata"
 
 // TestGolden sends the requests of every golden case through a real Envoy with the SecurityPolicies of the case. Each
 // must be decided as the plan decides that the emission expresses.
-func TestGolden(t *testing.T) {
+func TestGolden(t *testing.T) { newWorld(t).golden(t) }
+
+// TestGoldenAsking does the same where Envoy asks Authorino, which verifies the tokens at the API server.
+func TestGoldenAsking(t *testing.T) {
 	w := newWorld(t)
+	w.asking = true
+	w.golden(t)
+}
+
+func (w *world) golden(t *testing.T) {
 	var sites []*site
 	require.NoError(t, filepath.WalkDir(cases, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "in.yaml" {

@@ -32,7 +32,7 @@ func TestMCPRouter(t *testing.T) {
 	plain, stripping := w.addBehindRouter(t, "router", false), w.addBehindRouter(t, "router-stripping", true)
 	w.serveRouted(t, plain, stripping)
 	for _, s := range []*routedSite{plain, stripping} {
-		t.Run(s.name, func(t *testing.T) { w.verdicts(t, s) })
+		t.Run(s.name, func(t *testing.T) { w.verdicts(t, s, breaksRefusal) })
 	}
 	t.Run("forged headers", func(t *testing.T) { w.forged(t, plain, stripping) })
 	require.Zero(t, w.rejectedMutations(t), "Envoy does not let the router set what it wants")
@@ -53,7 +53,8 @@ func (w *routedWorld) unpatched(t *testing.T, s *routedSite) {
 }
 
 // verdicts sends what MCP clients send. Each request must be decided as the plan decides it with the headers that the router set.
-func (w *routedWorld) verdicts(t *testing.T, s *routedSite) {
+// nobody is what a call without a token comes to.
+func (w *routedWorld) verdicts(t *testing.T, s *routedSite, nobody string) {
 	for _, c := range []struct {
 		caller, body string
 		want         string
@@ -74,7 +75,7 @@ func (w *routedWorld) verdicts(t *testing.T, s *routedSite) {
 		{writer, toolsCall("add"), denies},
 		{stranger, toolsCall("add"), denies},
 		{stranger, method("tools/list", ""), denies},
-		{"", toolsCall("add"), breaksRefusal},
+		{"", toolsCall("add"), nobody},
 	} {
 		name := c.caller + " " + c.body
 		got, hairpins := w.made(t, s, c.caller, attempt{name: name, call: post(c.body)})

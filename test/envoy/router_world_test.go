@@ -213,7 +213,7 @@ func (l logged) verdict() string {
 	switch {
 	case l.details == "via_upstream", l.details == "downstream_remote_disconnect" && l.status == http.StatusOK: // a stream
 		return allows
-	case strings.HasPrefix(l.details, "rbac_access_denied"), strings.HasPrefix(l.details, "jwt_authn_access_denied"):
+	case strings.HasPrefix(l.details, "rbac_access_denied"), strings.HasPrefix(l.details, "jwt_authn_access_denied"), l.details == "ext_authz_denied":
 		return denies
 	case l.status == http.StatusInternalServerError && l.Host == clientHost:
 		return breaksRefusal

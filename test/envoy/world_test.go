@@ -52,7 +52,8 @@ type world struct {
 	// workloads are client certificates by their SPIFFE ID.
 	workloads map[string]*tls.Certificate
 	served    int
-	// authorino is there when something asks it.
+	// asking has every case ask Authorino, which is there when something does.
+	asking    bool
 	authorino *stack.Authorino
 }
 
@@ -186,7 +187,12 @@ func (w *world) translate(t testing.TB, name string, c *requests.Case) *site {
 	}
 	opts.Enforcers = translator.Enforcers{EnvoyGateway: true}
 	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = w.issuer, w.keys
-	result, err := translator.Translate(c.Set.Input(), opts)
+	in := c.Set.Input()
+	if w.asking {
+		behindTheRouter(&in)
+		opts.EnvoyGateway.Form, opts.EnvoyGateway.Authorino = envoygateway.FormExtAuth, authorinoService
+	}
+	result, err := translator.Translate(in, opts)
 	require.NoError(t, err)
 	gateway, err := requests.Gateway(c.File, result)
 	require.NoError(t, err)
