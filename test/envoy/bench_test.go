@@ -55,6 +55,8 @@ type guard struct {
 	rules int
 	// routes is how many routes the Gateway has; all have the rules.
 	routes int
+	// asks is set where Authorino has the rules, and Envoy's routes do not.
+	asks bool
 	// policies are what protects the Gateway of a namespace.
 	policies func(b *testing.B, w *world, namespace string, rules int) []*unstructured.Unstructured
 }
@@ -65,6 +67,9 @@ var guards = []guard{
 	{name: "100 grants", rules: 100, routes: 1, policies: securityPolicies},
 	{name: "1,000 grants", rules: 1000, routes: 1, policies: securityPolicies},
 	{name: "100 grants, 10 routes", rules: 100, routes: 10, policies: securityPolicies},
+	{name: "10 grants, Authorino", rules: 10, routes: 1, asks: true, policies: askingPolicies},
+	{name: "100 grants, Authorino", rules: 100, routes: 1, asks: true, policies: askingPolicies},
+	{name: "1,000 grants, Authorino", rules: 1000, routes: 1, asks: true, policies: askingPolicies},
 }
 
 // BenchmarkLatency is what a request through Envoy takes, with and without rules. It is one run, whatever the benchmark's time.
@@ -149,6 +154,23 @@ func securityPolicies(b *testing.B, w *world, namespace string, rules int) []*un
 	require.NoError(b, err)
 	policy.SetOwnerReferences(nil)
 	return []*unstructured.Unstructured{policy}
+}
+
+// askingPolicies are the same, translated into the form that asks Authorino.
+func askingPolicies(b *testing.B, w *world, namespace string, rules int) []*unstructured.Unstructured {
+	b.Helper()
+	w.askAuthorino(b, namespace)
+	in, opts := w.grants(b, namespace, rules)
+	behindTheRouter(&in)
+	opts.EnvoyGateway.Form, opts.EnvoyGateway.Authorino = envoygateway.FormExtAuth, authorinoService
+	result, err := translator.Translate(in, opts)
+	require.NoError(b, err)
+	out := result.Gateways[0].EnvoyGateway
+	require.Len(b, out.AuthConfigs, 1, "%v", out.Findings)
+	require.Len(b, out.Expressed[0].Rules, rules)
+	objects, err := out.Manifests()
+	require.NoError(b, err)
+	return objects
 }
 
 func (w *world) grants(b *testing.B, namespace string, rules int) (translator.Input, translator.Options) {
@@ -286,17 +308,19 @@ func (w *world) sizes(b *testing.B) string {
 	b.Helper()
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "subject\tSecurityPolicy bytes\troutes as JSON\tper route and rule\ttranslation ms\t")
+	fmt.Fprintln(table, "subject\tobjects' bytes\troutes as JSON\tper route and rule\ttranslation ms\t")
 	dumped, all := w.routeConfigs(b), 0
 	for i, g := range guards {
 		if g.policies == nil {
 			continue
 		}
 		namespace := fmt.Sprintf("latency-%d", i)
-		object, err := json.Marshal(g.policies(b, w, namespace, g.rules)[0])
+		objects, err := json.Marshal(g.policies(b, w, namespace, g.rules))
 		require.NoError(b, err)
-		all += g.rules * g.routes
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.2f\t\n", g.name, len(object), dumped[namespace], dumped[namespace]/(g.rules*g.routes), w.translation(b, g.rules))
+		if !g.asks {
+			all += g.rules * g.routes
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.2f\t\n", g.name, len(objects), dumped[namespace], dumped[namespace]/(g.rules*g.routes), w.translation(b, g.rules))
 	}
 	require.NoError(b, table.Flush())
 	sent := w.sentForOneEdit(b)
