@@ -35,7 +35,8 @@ var authorinoService = envoygateway.Service{Namespace: "authorino", Name: "autho
 func (w *world) askAuthorino(t testing.TB, namespace string) {
 	t.Helper()
 	if w.authorino == nil {
-		w.authorino = w.StartAuthorino(t)
+		// Each token is one question to the API server, of which Authorino asks no more than 20 a second unless it is told.
+		w.authorino = w.StartAuthorino(t, "--kube-client-qps=10000", "--kube-client-burst=10000")
 		w.Apply(t, authorinoEndpoints(t, w.authorino.Port)...)
 	}
 	w.Apply(t, grantFrom(namespace))

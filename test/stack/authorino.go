@@ -48,14 +48,14 @@ type Verdict struct {
 	Body string
 }
 
-// StartAuthorino starts Authorino, installs its CRD, and returns when it is
-// healthy. It ends with the test.
-func (c *Cluster) StartAuthorino(t testing.TB) *Authorino {
+// StartAuthorino starts Authorino, with these further arguments, installs its CRD,
+// and returns when it is healthy. It ends with the test.
+func (c *Cluster) StartAuthorino(t testing.TB, args ...string) *Authorino {
 	t.Helper()
 	c.InstallCRDs(t, CRDsAuthorino)
 
 	grpcAddress, healthAddress := FreeAddress(t), FreeAddress(t)
-	program := c.Program(t, component(t, "authorino"), "http://"+healthAddress+"/healthz", []string{
+	program := c.Program(t, component(t, "authorino"), "http://"+healthAddress+"/healthz", append([]string{
 		"server", "--log-level=info", "--log-mode=production",
 		"--ext-auth-grpc-port=" + portOf(grpcAddress),
 		"--health-probe-addr=" + healthAddress,
@@ -63,7 +63,7 @@ func (c *Cluster) StartAuthorino(t testing.TB) *Authorino {
 		"--ext-auth-http-port=0", "--oidc-http-port=0", "--metrics-addr=0", "--pprof-bind-address=0",
 		"--webhook-service-port=" + portOf(FreeAddress(t)),
 		"--auth-config-label-selector=", "--watch-namespace=",
-	}, "KUBECONFIG="+c.kubeconfig)
+	}, args...), "KUBECONFIG="+c.kubeconfig)
 
 	connection, err := grpc.NewClient(grpcAddress, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
