@@ -25,13 +25,13 @@ import (
 // TestGoldenOffline takes the golden SecurityPolicies as they stand in their files through egctl, which must accept them, and what
 // comes out through `envoy --mode validate`, which must take it.
 func TestGoldenOffline(t *testing.T) {
-	objects := []*unstructured.Unstructured{stack.GatewayClass()}
+	objects := append(authorinoEndpoints(t, "50051"), stack.GatewayClass())
 	var policies []*unstructured.Unstructured
 	require.NoError(t, filepath.WalkDir(cases, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "envoygateway.yaml" {
 			return err
 		}
-		of := policiesOf(t, path)
+		of := slices.DeleteFunc(policiesOf(t, path), func(u *unstructured.Unstructured) bool { return u.GetKind() != "SecurityPolicy" })
 		if len(of) == 0 {
 			return nil
 		}
@@ -44,6 +44,9 @@ func TestGoldenOffline(t *testing.T) {
 		objects = append(objects, gatewaysOf(prefix, c, of)...)
 		for _, u := range of {
 			u.SetNamespace(prefix + u.GetNamespace())
+			if _, asks, _ := unstructured.NestedMap(u.Object, "spec", "extAuth"); asks {
+				objects = append(objects, grantFrom(u.GetNamespace()))
+			}
 		}
 		policies = append(policies, of...)
 		return nil

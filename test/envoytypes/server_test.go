@@ -35,7 +35,7 @@ func TestServerTakesGoldenPolicies(t *testing.T) {
 		if err != nil || d.Name() != "envoygateway.yaml" {
 			return err
 		}
-		for _, document := range documents(t, path) {
+		for _, document := range securityPolicies(t, path) {
 			policies++
 			assert.NoError(t, server.create(t, document), path)
 		}
