@@ -68,12 +68,19 @@ func TestAuthConfigsAreThoseOfKuadrant(t *testing.T) {
 
 func compareAuthConfigs(t *testing.T, gw *translator.GatewayResult) int {
 	t.Helper()
-	of := closed(gw.EnvoyGateway.Expressed)
-	require.Len(t, gw.EnvoyGateway.AuthConfigs, len(of))
+	of, configs := closed(gw.EnvoyGateway.Expressed), gw.EnvoyGateway.AuthConfigs
 	require.Len(t, gw.EnvoyGateway.Objects, len(of))
 	hosts, compared := map[string]bool{}, 0
 	for i := range of {
-		config, asking := gw.EnvoyGateway.AuthConfigs[i].Spec.DeepCopy(), gw.EnvoyGateway.Objects[i].Spec
+		asking := gw.EnvoyGateway.Objects[i].Spec
+		require.Equal(t, len(of[i].Rules) > 0, asking.ExtAuth != nil, "what grants nothing asks nobody")
+		if asking.ExtAuth == nil {
+			require.Empty(t, asking.Authorization.Rules)
+			continue
+		}
+		require.NotEmpty(t, configs)
+		config := configs[0].Spec.DeepCopy()
+		configs = configs[1:]
 		require.Len(t, config.Hosts, 1)
 		require.False(t, hosts[config.Hosts[0]], "two AuthConfigs have one host")
 		hosts[config.Hosts[0]] = true
@@ -101,6 +108,7 @@ func compareAuthConfigs(t *testing.T, gw *translator.GatewayResult) int {
 		require.Len(t, config.Response.Success.DynamicMetadata, 1)
 		compared++
 	}
+	require.Empty(t, configs)
 	return compared
 }
 

@@ -46,7 +46,7 @@ type Input struct {
 type Output struct {
 	// Objects in a fixed order: the Gateway's first, then the listeners'.
 	Objects []*egv1a1.SecurityPolicy
-	// AuthConfigs are those that the objects have asked, in the same order.
+	// AuthConfigs are those that the objects ask, in the same order; one that denies everything asks none.
 	AuthConfigs []*authorinov1beta3.AuthConfig
 	// Expressed are the plans as the objects really express them, with the Gateway's own plan (Listener "") for what no
 	// listener's plan covers. They never grant more than the plans that came in.

@@ -34,7 +34,8 @@ const statusOnError = 503
 const grantedKey = "accesspolicy-operator"
 
 // delegate makes the objects of one plan in the form that asks Authorino: a SecurityPolicy that asks, and the AuthConfig that
-// answers. Where Authorino might be asked before the MCP router has set its headers, nothing passes.
+// answers. Where Authorino might be asked before the MCP router has set its headers, nothing passes; and for what grants nothing
+// nobody is asked.
 func (e *emission) delegate(p *plan.Plan) error {
 	if e.unordered != "" {
 		return e.addClosed(p)
@@ -44,25 +45,27 @@ func (e *emission) delegate(p *plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	name, host := e.configName(p.Listener), e.host(p.Listener)
-	config := e.authConfig(name, host, scheme)
+	host := e.host(p.Listener)
+	config := authConfig(host, scheme)
 	size, err := sizeOf(config)
-	if err == nil && size > MaxObject {
-		if err = scheme.Close(fmt.Sprintf("the AuthConfig would have %d bytes, %d fit", size, MaxObject)); err != nil {
-			return err
-		}
-		config = e.authConfig(name, host, scheme)
-		size, err = sizeOf(config)
-	}
 	if err != nil {
 		return err
 	}
-	e.out.Bytes = max(e.out.Bytes, size)
-	e.out.AuthConfigs = append(e.out.AuthConfigs, config)
+	if size > MaxObject {
+		if err := scheme.Close(fmt.Sprintf("the AuthConfig would have %d bytes, %d fit", size, MaxObject)); err != nil {
+			return err
+		}
+	}
 	for _, f := range scheme.Findings {
 		f.Enforcer = Enforcer
 		e.out.Findings = append(e.out.Findings, f)
 	}
+	if len(scheme.Expressed.Rules) == 0 {
+		return e.addClosed(p)
+	}
+	config.ObjectMeta = owned.Meta(e.Gateway, e.configName(p.Listener))
+	e.out.Bytes = max(e.out.Bytes, size)
+	e.out.AuthConfigs = append(e.out.AuthConfigs, config)
 	return e.add(&scheme.Expressed, e.asking(p.Listener, host))
 }
 
@@ -112,12 +115,11 @@ func (e *emission) host(listener string) string {
 	return hex.EncodeToString(sum[:24]) // a DNS label has 63 characters
 }
 
-// authConfig is what Authorino evaluates. What it lets pass it marks with its host.
-func (e *emission) authConfig(name, host string, scheme *kuadrant.Scheme) *authorinov1beta3.AuthConfig {
+// authConfig is what Authorino evaluates, without a name yet. What it lets pass it marks with its host.
+func authConfig(host string, scheme *kuadrant.Scheme) *authorinov1beta3.AuthConfig {
 	config := &authorinov1beta3.AuthConfig{
-		TypeMeta:   metav1.TypeMeta{APIVersion: authorinov1beta3.GroupVersion.String(), Kind: KindAuthConfig},
-		ObjectMeta: owned.Meta(e.Gateway, name),
-		Spec:       scheme.AuthConfigSpec(host),
+		TypeMeta: metav1.TypeMeta{APIVersion: authorinov1beta3.GroupVersion.String(), Kind: KindAuthConfig},
+		Spec:     scheme.AuthConfigSpec(host),
 	}
 	var granted authorinov1beta3.SuccessResponseSpec
 	granted.Plain = &authorinov1beta3.PlainAuthResponseSpec{Value: runtime.RawExtension{Raw: []byte(`"` + host + `"`)}}

@@ -185,9 +185,10 @@ func TestAnAuthConfigThatIsTooLargeDenies(t *testing.T) {
 	out := emitted(t, in, opts)
 	require.Equal(t, []string{v1alpha1.PolicyReasonTooLarge}, reasons(out))
 	require.Empty(t, out.Expressed[0].Rules)
-	require.Len(t, out.AuthConfigs[0].Spec.Authorization, 1)
+	require.Empty(t, out.AuthConfigs)
 	require.Equal(t, Enforcer, out.Findings[0].Enforcer)
-	require.NotNil(t, out.Objects[0].Spec.ExtAuth)
+	require.Nil(t, out.Objects[0].Spec.ExtAuth)
+	require.Empty(t, out.Objects[0].Spec.Authorization.Rules)
 }
 
 func TestHostsDiffer(t *testing.T) {
