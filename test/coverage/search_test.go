@@ -32,8 +32,8 @@ type facts struct {
 type chain struct {
 	// issuers are those that a token may be of, by the name of a requirement.
 	issuers map[string][]string
-	// misordered is set where authorization stands before what it needs.
-	misordered bool
+	// misordered is set where authorization stands before what it needs, asksEarly where Authorino is asked before the MCP router.
+	misordered, asksEarly bool
 }
 
 // search finds our rules in a configuration.
@@ -105,13 +105,16 @@ func listenerSpot(name string) spot {
 func chainOf(t *testing.T, filters []httpFilter) chain {
 	t.Helper()
 	var out chain
-	authorization, needed := -1, -1
+	authorization, needed, asked := -1, -1, -1
 	for i, filter := range filters {
 		switch {
 		case filter.Name == "envoy.filters.http.rbac":
 			authorization = i
 		case strings.HasPrefix(filter.Name, "envoy.filters.http.ext_proc"):
 			needed = i
+			out.asksEarly = asked >= 0
+		case strings.HasPrefix(filter.Name, "envoy.filters.http.ext_authz"):
+			asked = i
 		case filter.Name == "envoy.filters.http.jwt_authn":
 			needed = i
 			out.issuers = issuersOf(t, filter.TypedConfig)
@@ -162,26 +165,42 @@ func (f *facts) route(t *testing.T, r *xdsRoute, at *fact, before chain) {
 	t.Helper()
 	var authorization struct{ RBAC struct{ Matcher *matcher } }
 	var tokens struct{ RequirementName string }
+	var sent asked
 	for filter, raw := range r.PerFilter {
 		switch {
 		case filter == "envoy.filters.http.rbac":
 			require.NoError(t, json.Unmarshal(raw, &authorization))
 		case filter == "envoy.filters.http.jwt_authn":
 			require.NoError(t, json.Unmarshal(raw, &tokens))
+		case strings.HasPrefix(filter, "envoy.filters.http.ext_authz/"):
+			require.NoError(t, json.Unmarshal(raw, &sent))
 		case strings.HasPrefix(filter, "envoy.filters.http.wasm/envoyextensionpolicy/") && strings.Contains(filter, "/kuadrant-"):
 			at.kuadrant++
 		}
 	}
-	if f.isOurs(authorization.RBAC.Matcher, before.issuers[tokens.RequirementName]) && !before.misordered {
+	if f.isOurs(authorization.RBAC.Matcher, before.issuers[tokens.RequirementName]) && !before.misordered || f.isAsked(sent) && !before.asksEarly {
 		at.ours++
 	}
 	at.answers500 = at.answers500 || r.DirectResponse != nil && r.DirectResponse.Status == 500
 }
 
+// asked is what Envoy sends to an external authorizer.
+type asked struct {
+	CheckSettings struct{ ContextExtensions map[string]string }
+}
+
+// isAsked reports whether Authorino is asked about one of our objects.
+func (f *facts) isAsked(a asked) bool {
+	return slices.ContainsFunc(f.baselines, func(b coverage.Baseline) bool {
+		return b.Security != nil && b.Security.Spec.ExtAuth != nil &&
+			a.CheckSettings.ContextExtensions["host"] == *b.Security.Spec.ExtAuth.ContextExtensions[0].Value
+	})
+}
+
 // isOurs reports whether rules and issuers are those of one of our objects.
 func (f *facts) isOurs(m *matcher, issuers []string) bool {
 	return m != nil && m.OnNoMatch.Action.TypedConfig.Name == "DENY" && slices.ContainsFunc(f.baselines, func(b coverage.Baseline) bool {
-		if b.Security == nil {
+		if b.Security == nil || b.Security.Spec.ExtAuth != nil {
 			return false
 		}
 		var rules, wanted, known []string

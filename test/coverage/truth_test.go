@@ -59,6 +59,11 @@ func askAbout(t *testing.T, who asker) {
 
 // concerns reports whether there is anything in a case that the program knows of.
 func (a asker) concerns(q *question) bool {
+	for _, gw := range q.in.Gateways {
+		if !a.ages && gw.Spec.Infrastructure != nil { // egctl takes the order of filters from the class
+			return false
+		}
+	}
 	for _, class := range q.in.Classes {
 		if string(class.Spec.ControllerName) != egv1a1.Controller {
 			return false

@@ -126,6 +126,8 @@ const (
 	RulesReplaced     = "RulesReplaced"
 	ProvidersReplaced = "ProvidersReplaced"
 	DefaultAllow      = "DefaultAllow"
+	// ExtAuthReplaced: a policy is merged into ours, and its extAuth asks somebody else, or about something else.
+	ExtAuthReplaced = "ExtAuthReplaced"
 	// MergedElsewhere: the policy of the route is merged into somebody else's, not into ours.
 	MergedElsewhere = "MergedElsewhere"
 	// Merged: covered; a policy of the route is merged into ours and leaves it whole.
@@ -140,7 +142,7 @@ const (
 	OtherClass = "OtherClass"
 	// TranslationFails: Envoy Gateway cannot translate the Gateway and leaves its Envoys as they were.
 	TranslationFails = "TranslationFails"
-	// FilterOrder: an EnvoyProxy puts authorization before what it relies on.
+	// FilterOrder: an EnvoyProxy puts authorization before what it relies on, or no EnvoyProxy puts it behind.
 	FilterOrder = "FilterOrder"
 	// PatchPolicy: an EnvoyPatchPolicy changes filters that ours needs.
 	PatchPolicy = "PatchPolicy"

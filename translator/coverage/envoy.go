@@ -47,7 +47,7 @@ func (j *envoyJudge) route(a *attachment, r rule) answer {
 			note.reason = PolicyInvalid
 			note.why = fmt.Sprintf("%s on %s would replace it, but Envoy Gateway refuses that policy (%s), so that it has no effect; delete it before somebody mends it", p, p.target(), problem)
 		case replaces:
-			return replacedBy(p)
+			return replacedBy(p, meant)
 		case merges:
 			return j.merged(p, above)
 		}
@@ -83,13 +83,17 @@ func (j *envoyJudge) byListener(winner placed, l *listener, meant *Baseline) ans
 	return out
 }
 
-func replacedBy(p placed) answer {
+func replacedBy(p placed, meant *Baseline) answer {
 	out := answer{displacedBy: p.String(), reason: RoutePolicy}
 	if p.scope.section != "" {
 		out.reason = RulePolicy
 	}
 	cure := "set mergeType: StrategicMerge in it"
-	if s := p.security.Spec; s.Authorization != nil && len(s.Authorization.Rules) > 0 || s.JWT != nil {
+	if s := p.security.Spec; asking(&meant.Security.Spec) {
+		if s.ExtAuth != nil {
+			cure = "delete it: with mergeType its own extAuth would still replace ours"
+		}
+	} else if s.Authorization != nil && len(s.Authorization.Rules) > 0 || s.JWT != nil {
 		cure = "delete it: with mergeType its own rules or providers would still replace ours"
 	}
 	out.why = fmt.Sprintf("%s on %s has %s and no mergeType, so it stands in place of the whole baseline; %s", p, p.target(), contents(&p.security.Spec), cure)
@@ -193,6 +197,11 @@ func (j *envoyJudge) merged(p, above placed) answer {
 	result := mergedSpec(ours, child)
 	out := answer{displacedBy: p.String()}
 	switch {
+	case asking(ours) && child.ExtAuth != nil: // how its parts are merged is not worked out
+		out.reason = ExtAuthReplaced
+		out.why = fmt.Sprintf("%s on %s is merged into ours, and its extAuth takes the place of ours or of parts of it; take extAuth out of it", p, p.target())
+	case asking(ours):
+		return answer{covered: true, by: above.String(), reason: Merged, why: fmt.Sprintf("%s on %s is merged into ours, and Authorino is asked all the same; extAuth in it would replace ours", p, p.target())}
 	case !reflect.DeepEqual(rulesOf(&result), rulesOf(ours)):
 		out.reason = RulesReplaced
 		out.why = fmt.Sprintf("%s on %s is merged into ours, and its authorization.rules replace ours, because lists are not merged; take the rules out of it, or into an XAccessPolicy", p, p.target())

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
+	"accesspolicy-operator/translator/envoygateway"
 	"accesspolicy-operator/translator/kuadrant"
 )
 
@@ -64,20 +64,10 @@ func (w *world) classOf(gw *Gateway) *gwv1.GatewayClass {
 
 // proxies are the EnvoyProxies that configure the Gateway's Envoys: its own and its class's.
 func (w *world) proxies(gw *Gateway) []*egv1a1.EnvoyProxy {
-	var names []types.NamespacedName
-	if infra := gw.Spec.Infrastructure; infra != nil && infra.ParametersRef != nil && infra.ParametersRef.Kind == kindEnvoyProxy {
-		names = append(names, types.NamespacedName{Namespace: gw.Namespace, Name: infra.ParametersRef.Name})
-	}
-	if class := w.classOf(gw); class != nil && class.Spec.ParametersRef != nil && class.Spec.ParametersRef.Kind == kindEnvoyProxy {
-		name := types.NamespacedName{Name: class.Spec.ParametersRef.Name}
-		if class.Spec.ParametersRef.Namespace != nil {
-			name.Namespace = string(*class.Spec.ParametersRef.Namespace)
-		}
-		names = append(names, name)
-	}
 	var out []*egv1a1.EnvoyProxy
+	own, ofClass := envoygateway.ProxyOfGateway(&gw.Gateway), envoygateway.ProxyOfClass(w.classOf(gw))
 	for i := range w.in.EnvoyProxies {
-		if slices.Contains(names, nameOf(&w.in.EnvoyProxies[i].ObjectMeta)) {
+		if name := nameOf(&w.in.EnvoyProxies[i].ObjectMeta); own != nil && *own == name || ofClass != nil && *ofClass == name {
 			out = append(out, &w.in.EnvoyProxies[i])
 		}
 	}
@@ -134,20 +124,14 @@ func withoutAddress(r egv1a1.AuthorizationRule) bool {
 	return r.Principal == nil || len(r.Principal.ClientCIDRs) == 0
 }
 
-// Filters as Envoy Gateway names them.
-const (
-	filterRBAC    = "envoy.filters.http.rbac"
-	filterJWT     = "envoy.filters.http.jwt_authn"
-	filterExtProc = "envoy.filters.http.ext_proc"
-	filterWasm    = "envoy.filters.http.wasm"
-)
-
 // filterOrder finds an EnvoyProxy that has requests checked before the token was verified or before the MCP router has set its
 // headers: then what a client sends for them is believed.
 func (w *world) filterOrder(gw *Gateway, enforcer string) []answer {
-	checking, needed := filterRBAC, []string{filterExtProc, filterJWT}
+	checking, needed := envoygateway.FilterRBAC, []string{envoygateway.FilterExtProc, envoygateway.FilterJWT}
 	if enforcer == kuadrant.Enforcer {
-		checking, needed = filterWasm, []string{filterExtProc}
+		checking, needed = envoygateway.FilterWasm, []string{envoygateway.FilterExtProc}
+	} else if _, asks := w.forms(gw); asks {
+		return w.askingOrder(gw)
 	}
 	var out []answer
 	for _, proxy := range w.proxies(gw) {
@@ -168,12 +152,50 @@ func (w *world) filterOrder(gw *Gateway, enforcer string) []answer {
 	return out
 }
 
+// askingOrder is what is wrong with the order of filters where Authorino is asked: Envoy Gateway puts that before the MCP router by
+// itself, so an order that is not certain counts as the wrong one.
+func (w *world) askingOrder(gw *Gateway) []answer {
+	why, proxy := envoygateway.Unordered(&gw.Gateway, w.classOf(gw), w.in.EnvoyProxies)
+	if why == "" {
+		return nil
+	}
+	out := answer{reason: FilterOrder, why: fmt.Sprintf("Authorino may be asked before the MCP router has set its headers, on what the client sent: %s", why)}
+	if proxy != nil {
+		out.displacedBy = fmt.Sprintf("EnvoyProxy %s", nameOf(&proxy.ObjectMeta))
+	}
+	return []answer{out}
+}
+
+// forms reports which forms the Gateway's SecurityPolicies have: rules that Envoy checks, and Authorino that it asks.
+func (w *world) forms(gw *Gateway) (native, asks bool) {
+	for _, b := range w.baselinesOf(gw, envoygateway.Enforcer) {
+		native, asks = native || !asking(&b.Security.Spec), asks || asking(&b.Security.Spec)
+	}
+	return native, asks
+}
+
+// asking reports whether one of our objects has Authorino asked.
+func asking(s *egv1a1.SecurityPolicySpec) bool { return s.ExtAuth != nil }
+
+// filtersOf are the filters that the Gateway's SecurityPolicies need.
+func (w *world) filtersOf(gw *Gateway) []string {
+	native, asks := w.forms(gw)
+	var out []string
+	if native {
+		out = append(out, envoygateway.FilterRBAC, envoygateway.FilterJWT)
+	}
+	if asks {
+		out = append(out, envoygateway.FilterExtAuthz)
+	}
+	return out
+}
+
 // patches finds EnvoyPatchPolicies that change what ours needs, and ones that name what is not generated any more. What a patch
 // makes of a configuration is not computed: that it takes hold of our filters is enough for a finding.
 func (w *world) patches(gw *Gateway, enforcer string) []answer {
-	needed := []string{filterRBAC, filterJWT}
-	if enforcer == kuadrant.Enforcer {
-		needed = []string{filterWasm}
+	needed := []string{envoygateway.FilterWasm}
+	if enforcer == envoygateway.Enforcer {
+		needed = w.filtersOf(gw)
 	}
 	var out []answer
 	for _, p := range w.patchPolicies(gw) {

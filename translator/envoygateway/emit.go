@@ -78,7 +78,7 @@ func Emit(in Input, opts Options) (*Output, error) {
 	})
 	e.headerFinding(plans)
 	if e.asks = e.form() == FormExtAuth; e.asks {
-		e.unordered = Unordered(in.Gateway, in.Class, in.Proxies)
+		e.unordered, _ = Unordered(in.Gateway, in.Class, in.Proxies)
 	}
 	if e.unordered != "" && slices.ContainsFunc(plans, func(p plan.Plan) bool { return !p.Open }) {
 		e.orderFinding()

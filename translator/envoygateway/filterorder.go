@@ -50,18 +50,18 @@ func isProxy(group gwv1.Group, kind gwv1.Kind) bool {
 }
 
 // Unordered returns why it is not certain that the Envoys of a Gateway ask Authorino behind the filters that set MCP headers,
-// or "". Envoy Gateway asks before them, unless the EnvoyProxy that counts has one entry that says otherwise, and none that moves
+// or "", and the EnvoyProxy that counts, if it is known. Envoy Gateway asks before them, unless the EnvoyProxy that counts has one entry that says otherwise, and none that moves
 // those filters. A default EnvoyProxy in Envoy Gateway's own configuration cannot be seen from here.
 //
 // Envoy Gateway: internal/xds/translator/httpfilters.go, sortHTTPFilters.
-func Unordered(gw *gwv1.Gateway, class *gwv1.GatewayClass, proxies []egv1a1.EnvoyProxy) string {
+func Unordered(gw *gwv1.Gateway, class *gwv1.GatewayClass, proxies []egv1a1.EnvoyProxy) (why string, counts *egv1a1.EnvoyProxy) {
 	proxy, why := proxyOf(gw, class, proxies)
 	if why != "" {
-		return why
+		return why, nil
 	}
 	name := fmt.Sprintf("EnvoyProxy %s/%s", proxy.Namespace, proxy.Name)
 	if merge := proxy.Spec.MergeType; merge != nil && *merge != mergeReplace {
-		return fmt.Sprintf("%s has mergeType %.40s, and what comes of that cannot be told from here; leave mergeType out", name, *merge)
+		return fmt.Sprintf("%s has mergeType %.40s, and what comes of that cannot be told from here; leave mergeType out", name, *merge), proxy
 	}
 	var own []egv1a1.FilterPosition
 	for _, position := range proxy.Spec.FilterOrder {
@@ -69,13 +69,13 @@ func Unordered(gw *gwv1.Gateway, class *gwv1.GatewayClass, proxies []egv1a1.Envo
 		case FilterExtAuthz:
 			own = append(own, position)
 		case FilterExtProc, FilterRBAC:
-			return fmt.Sprintf("filterOrder of %s moves %s; take that entry out", name, position.Name)
+			return fmt.Sprintf("filterOrder of %s moves %s; take that entry out", name, position.Name), proxy
 		}
 	}
 	if len(own) != 1 || own[0].Before != nil || own[0].After == nil || *own[0].After != FilterExtProc {
-		return fmt.Sprintf("filterOrder of %s must have one entry for %s, with after: %s", name, FilterExtAuthz, FilterExtProc)
+		return fmt.Sprintf("filterOrder of %s must have one entry for %s, with after: %s", name, FilterExtAuthz, FilterExtProc), proxy
 	}
-	return ""
+	return "", proxy
 }
 
 // proxyOf finds the EnvoyProxy that counts for a Gateway: its own, unless the class has Gateways share their Envoys, else the

@@ -97,7 +97,7 @@ func TestUnordered(t *testing.T) {
 			w := &world{}
 			w.gw, w.class, w.proxies = orderly()
 			c.change(w)
-			why := Unordered(w.gw, w.class, w.proxies)
+			why, _ := Unordered(w.gw, w.class, w.proxies)
 			if c.why == "" {
 				require.Empty(t, why)
 			} else {
