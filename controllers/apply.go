@@ -26,6 +26,9 @@ import (
 // follow each kind through one watch, so they see it in this order as well. After an error neither of the later steps is
 // taken for that kind, but what is granted on one listener does not wait for another.
 //
+// What Authorino is asked about is written before what has it asked, and goes after it, when Envoy has had time to hear that it
+// is not to ask any more.
+//
 // An enforcer that is not chosen any more keeps its objects, and they keep up with the policies, until everything that was
 // written for the chosen ones has been reported in force for a while: while both are there each must allow a request, so
 // the Gateway is closed further for a moment and never open. apply returns when to look again at a switch that waits, 0 for
@@ -36,14 +39,53 @@ func (r *GatewayReconciler) apply(ctx context.Context, w *world, t *translation)
 	a.write(ctx, t.objectsOf(w.chosen))
 	keep := t.objects
 	ready := len(a.errs) == 0 && readBack(t.objectsOf(w.chosen), a.have).everything()
-	wait := r.handOvers.wait(w.gateway.UID, !left.None() && ready)
+	wait := r.handOvers.wait(w.gateway.UID, ready && (!left.None() || a.unasked(t.objects)))
 	if ready && wait == 0 {
 		keep = t.objectsOf(w.chosen)
 	} else {
 		a.write(ctx, t.objectsOf(left))
 	}
+	asking := a.asking()
+	a.pruneAll(ctx, func(name objectName) bool { return name.kind != authConfigs && !isWanted(keep, name) })
+	switch {
+	case asking && !a.asking() && len(t.objects) > 0: // another enforcer works, and should not have to deny meanwhile
+		wait = handOver
+	case len(t.objects) == 0 || ready && wait == 0:
+		a.pruneAll(ctx, func(name objectName) bool {
+			return name.kind == authConfigs && !isWanted(t.objects, name) && !a.failed(securityPolicies)
+		})
+	}
+	return a.have, wait, a.failure()
+}
+
+func isWanted(objects []*wanted, name objectName) bool {
+	return slices.ContainsFunc(objects, func(o *wanted) bool { return o.objectName == name })
+}
+
+// unasked reports whether there are AuthConfigs that nothing asks about any more.
+func (a *applying) unasked(objects []*wanted) bool {
+	for name := range a.have {
+		if name.kind == authConfigs && !isWanted(objects, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// asking reports whether there are SecurityPolicies, which may ask.
+func (a *applying) asking() bool {
+	for name := range a.have {
+		if name.kind == securityPolicies {
+			return true
+		}
+	}
+	return false
+}
+
+// pruneAll deletes what should go. Nothing of a kind goes while some of it could not be written.
+func (a *applying) pruneAll(ctx context.Context, goes func(objectName) bool) {
 	for name, live := range a.have {
-		if slices.ContainsFunc(keep, func(o *wanted) bool { return o.objectName == name }) || a.failed(name.kind) {
+		if !goes(name) || a.failed(name.kind) {
 			continue
 		}
 		if err := a.prune(ctx, live); err != nil {
@@ -52,7 +94,6 @@ func (r *GatewayReconciler) apply(ctx context.Context, w *world, t *translation)
 		}
 		delete(a.have, name)
 	}
-	return a.have, wait, a.failure()
 }
 
 // handOver is how long both enforcers work after the new one has been reported in force: what is reported is that its

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,6 +163,50 @@ func (l *AuthPolicyList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
+// AuthConfig is an AuthConfig as the cache keeps it: of ours the spec as it was read and what Authorino reports, of others
+// little more than the name.
+type AuthConfig struct {
+	authorinov1beta3.AuthConfig
+	// Live is the spec of one of ours, as JSON values; nil for others.
+	Live map[string]any
+}
+
+// UnmarshalJSON reads an AuthConfig. A status that cannot be read is left empty.
+func (a *AuthConfig) UnmarshalJSON(data []byte) error {
+	raw, err := readRaw(data)
+	if err != nil {
+		return err
+	}
+	*a = AuthConfig{Live: raw.live()}
+	a.TypeMeta, a.ObjectMeta = raw.TypeMeta, raw.ObjectMeta
+	if a.Live != nil {
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(raw.Status, &a.Status)
+	}
+	return nil
+}
+
+// DeepCopyObject is for the cache.
+func (a *AuthConfig) DeepCopyObject() runtime.Object {
+	return &AuthConfig{AuthConfig: *a.DeepCopy(), Live: runtime.DeepCopyJSON(a.Live)}
+}
+
+// AuthConfigList is a list of AuthConfig.
+type AuthConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []AuthConfig `json:"items"`
+}
+
+// DeepCopyObject is for the cache.
+func (l *AuthConfigList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = make([]AuthConfig, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*AuthConfig)
+	}
+	return &out
+}
+
 // SecurityPolicy is a SecurityPolicy as the cache keeps it: of ours also the spec as it was read and what Envoy Gateway
 // reports. One of which this version cannot read more than its targets is taken for one that replaces ours there.
 type SecurityPolicy struct {
@@ -266,6 +311,7 @@ func NewScheme() *runtime.Scheme {
 		{v1alpha1.GroupVersion.WithKind("XAccessPolicy"), &Policy{}, &PolicyList{}},
 		{authPolicies.gvk, &AuthPolicy{}, &AuthPolicyList{}},
 		{securityPolicies.gvk, &SecurityPolicy{}, &SecurityPolicyList{}},
+		{authConfigs.gvk, &AuthConfig{}, &AuthConfigList{}},
 		{clientTrafficKind, &ClientTrafficPolicy{}, &ClientTrafficPolicyList{}},
 	} {
 		scheme.AddKnownTypeWithName(known.kind, known.item)

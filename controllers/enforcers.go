@@ -60,6 +60,8 @@ type enforcers struct {
 	gateways chan event.TypedGenericEvent[*gwv1.Gateway]
 
 	kuadrant, envoyGateway *follower
+	// authorino is what SecurityPolicies can have asked.
+	authorino *follower
 	// optional are the kinds that only coverage looks at.
 	optional optionalKinds
 }
@@ -126,7 +128,7 @@ func (e *enforcers) installed() translator.Enforcers {
 }
 
 func (e *enforcers) followers() []*follower {
-	out := []*follower{e.kuadrant, e.envoyGateway}
+	out := []*follower{e.kuadrant, e.envoyGateway, e.authorino}
 	for _, k := range e.optional {
 		out = append(out, k.follower)
 	}

@@ -8,9 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
+	"accesspolicy-operator/translator/coverage"
 	"accesspolicy-operator/translator/owned"
 )
 
@@ -27,6 +30,12 @@ type world struct {
 	// securityPolicies and clientTraffic are those in the Gateway's namespace.
 	securityPolicies []SecurityPolicy
 	clientTraffic    []ClientTrafficPolicy
+	// class is the Gateway's, proxies are all EnvoyProxies, and authConfigs are those in the Gateway's namespace; asked is set
+	// where there can be any.
+	class       gwv1.GatewayClass
+	proxies     []egv1a1.EnvoyProxy
+	authConfigs []AuthConfig
+	asked       bool
 	// installed says whose kinds are followed.
 	installed translator.Enforcers
 	// controller is the one of the Gateway's class, and ofEnvoyGateway is set where that is an Envoy Gateway.
@@ -99,6 +108,9 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		if err := r.gatherSecurityPolicies(ctx, w); err != nil {
 			return nil, securityPolicies.absent(err)
 		}
+	}
+	if err := r.gatherAsked(ctx, w); err != nil {
+		return nil, err
 	}
 	r.choose(w)
 	if w.enforcing().EnvoyGateway && !r.issuer.settled() {
@@ -182,6 +194,36 @@ func (r *GatewayReconciler) gatherSecurityPolicies(ctx context.Context, w *world
 	return nil
 }
 
+// gatherAsked reads what having Authorino asked depends on.
+func (r *GatewayReconciler) gatherAsked(ctx context.Context, w *world) error {
+	if !w.ofEnvoyGateway {
+		return nil
+	}
+	if err := r.client.Get(ctx, types.NamespacedName{Name: string(w.gateway.Spec.GatewayClassName)}, &w.class); err != nil {
+		return fmt.Errorf("read GatewayClass %s: %w", w.gateway.Spec.GatewayClassName, err)
+	}
+	proxies, err := r.enforcers.optional.list(ctx, kindEnvoyProxy)
+	if err != nil {
+		return err
+	}
+	var in coverage.Input
+	for i := range proxies {
+		if err := in.Add(&proxies[i]); err != nil { // it counts as one that is not there
+			logf.FromContext(ctx).Error(err, "passed over in telling the order of filters")
+		}
+	}
+	w.proxies = in.EnvoyProxies
+	if w.asked = r.enforcers.authorino.there.Load(); !w.asked {
+		return nil
+	}
+	var near AuthConfigList
+	if err := r.client.List(ctx, &near, client.InNamespace(w.gateway.Namespace)); err != nil {
+		return fmt.Errorf("list AuthConfigs: %w", authConfigs.absent(err))
+	}
+	w.authConfigs = near.Items
+	return nil
+}
+
 // ours returns our objects of the Gateway as they were last seen: what a write of ours returned, where the cache has not
 // caught up with it.
 func (r *GatewayReconciler) ours(w *world) map[objectName]generated {
@@ -198,8 +240,11 @@ func (r *GatewayReconciler) ours(w *world) map[objectName]generated {
 	for i := range w.securityPolicies {
 		add(&w.securityPolicies[i], &w.securityPolicies[i].ObjectMeta)
 	}
+	for i := range w.authConfigs {
+		add(&w.authConfigs[i], &w.authConfigs[i].ObjectMeta)
+	}
 	for _, o := range r.written.unseen(w.gateway.UID, seen) {
-		if o.kind().works(w.installed) { // with the kind its objects have gone
+		if o.kind().works(w.installed) && (o.kind() != authConfigs || w.asked) { // with the kind its objects have gone
 			out[nameOf(o)] = o
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +14,7 @@ import (
 	egv1a1 "accesspolicy-operator/api/envoygateway/v1alpha1"
 	"accesspolicy-operator/translator"
 	"accesspolicy-operator/translator/coverage"
+	"accesspolicy-operator/translator/envoygateway"
 )
 
 // objectKind is a kind that we write and that somebody else's controller puts in force.
@@ -44,14 +46,20 @@ var (
 		empty: func() generated { return &AuthPolicy{} }, works: func(e translator.Enforcers) bool { return e.Kuadrant }}
 	securityPolicies = &objectKind{gvk: egv1a1.GroupVersion.WithKind(egv1a1.KindSecurityPolicy), crd: "securitypolicies.gateway.envoyproxy.io",
 		title: "Envoy Gateway's SecurityPolicy", empty: func() generated { return &SecurityPolicy{} }, works: func(e translator.Enforcers) bool { return e.EnvoyGateway }}
+	// authConfigs are what SecurityPolicies have Authorino asked about. They come and go by themselves.
+	authConfigs = &objectKind{gvk: authorinov1beta3.GroupVersion.WithKind(envoygateway.KindAuthConfig), crd: "authconfigs.authorino.kuadrant.io",
+		title: "Authorino's AuthConfig", empty: func() generated { return &AuthConfig{} }, works: func(e translator.Enforcers) bool { return e.EnvoyGateway }}
 
 	clientTrafficKind = egv1a1.GroupVersion.WithKind("ClientTrafficPolicy")
 )
 
 // kindNamed returns one of the kinds that we write.
 func kindNamed(name string) *objectKind {
-	if name == securityPolicies.gvk.Kind {
+	switch name {
+	case securityPolicies.gvk.Kind:
 		return securityPolicies
+	case authConfigs.gvk.Kind:
+		return authConfigs
 	}
 	return authPolicies
 }
@@ -71,6 +79,9 @@ type generated interface {
 
 func (a *AuthPolicy) kind() *objectKind        { return authPolicies }
 func (a *AuthPolicy) liveSpec() map[string]any { return a.Live }
+
+func (a *AuthConfig) kind() *objectKind        { return authConfigs }
+func (a *AuthConfig) liveSpec() map[string]any { return a.Live }
 
 func (s *SecurityPolicy) kind() *objectKind        { return securityPolicies }
 func (s *SecurityPolicy) liveSpec() map[string]any { return s.Live }
@@ -95,6 +106,6 @@ type wanted struct {
 	beneath bool
 	// controller is the one of the Gateway's class: of an object of Envoy Gateway, only what that one reports counts.
 	controller string
-	// baseline is the same object for package coverage.
+	// baseline is the same object for package coverage; zero for what is asked, which covers nothing by itself.
 	baseline coverage.Baseline
 }

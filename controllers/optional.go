@@ -170,7 +170,7 @@ func slimOptional(u *unstructured.Unstructured) *unstructured.Unstructured {
 			out.Object["status"] = status
 		}
 	case kindEnvoyProxy:
-		spec = only(spec, "mergeGateways", "filterOrder")
+		spec = only(spec, "mergeGateways", "filterOrder", "mergeType")
 	case kindListenerSet, kindReferenceGrant:
 	default: // routes
 		spec = only(spec, "parentRefs", "hostnames", "rules")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,6 +130,32 @@ func (a *AuthPolicy) force(want *wanted) objectForce {
 	return o
 }
 
+// force of an AuthConfig is whether Authorino has it. Authorino does not say of which generation it speaks.
+func (a *AuthConfig) force(want *wanted) objectForce {
+	o := pending(want, "")
+	ready := a.ready()
+	switch {
+	case ready == nil:
+		o.message = fmt.Sprintf("Authorino has not reported on %s yet; if this lasts, see whether Authorino runs and looks after the namespace", want)
+	case ready.Status == corev1.ConditionTrue:
+		o.status, o.reason, o.message = metav1.ConditionTrue, v1alpha1.PolicyReasonProgrammed, fmt.Sprintf("%s is ready", want)
+	default:
+		o.message = fmt.Sprintf("%s is not ready in Authorino: %s", want, shortenMessage(cmp.Or(ready.Message, ready.Reason, "it gives no reason yet")))
+	}
+	return o
+}
+
+// ready is the condition that tells, nil for none.
+func (a *AuthConfig) ready() *authorinov1beta3.AuthConfigStatusCondition {
+	i := slices.IndexFunc(a.Status.Conditions, func(c authorinov1beta3.AuthConfigStatusCondition) bool {
+		return c.Type == authorinov1beta3.StatusConditionReady
+	})
+	if i < 0 {
+		return nil
+	}
+	return &a.Status.Conditions[i]
+}
+
 // force of a SecurityPolicy is the worst of what Envoy Gateway says of it: there can be an entry for the Gateway and one for
 // each of its listeners. That a route's policy is merged into it says neither that it is whole nor that it is not; coverage
 // knows.
@@ -176,6 +204,9 @@ func (s *SecurityPolicy) forceOn(conditions []metav1.Condition, want *wanted) ob
 		o.message = fmt.Sprintf("%s has no effect, because another SecurityPolicy is on the same target: %s. Delete or change the other one", want, strings.TrimSuffix(told(accepted), "."))
 	case accepted.Status != metav1.ConditionTrue:
 		o.message = fmt.Sprintf("Envoy Gateway does not accept %s: %s", want, told(accepted))
+		if s.Spec.ExtAuth != nil { // most likely nothing lets it refer to the Service of another namespace
+			o.message = strings.TrimSuffix(o.message, ".") + ". Every request is denied until Authorino can be asked; a ReferenceGrant beside its Service is needed"
+		}
 	case overridden != nil && overridden.Status == metav1.ConditionTrue && !want.beneath: // beneath, by the objects of listeners, as it should be
 		o.reason = v1alpha1.PolicyReasonPartiallyOverridden
 		o.message = fmt.Sprintf("%s is in force in part only: %s", want, told(overridden))
@@ -291,6 +322,15 @@ func (a *AuthPolicy) sameReport(other generated) bool {
 		return x == nil && y == nil || x != nil && y != nil && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 	}
 	return ok && a.Status.ObservedGeneration == b.Status.ObservedGeneration && same(kuadrantAccepted) && same(kuadrantEnforced)
+}
+
+func (a *AuthConfig) sameReport(other generated) bool {
+	b, ok := other.(*AuthConfig)
+	if !ok {
+		return false
+	}
+	x, y := a.ready(), b.ready()
+	return x == nil && y == nil || x != nil && y != nil && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 }
 
 func (s *SecurityPolicy) sameReport(other generated) bool {

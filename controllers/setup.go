@@ -39,7 +39,7 @@ func CacheOptions() cache.Options {
 // slim drops what is not read. What is kept of the kinds with types of our own is decided when they are decoded.
 func slim(o any) (any, error) {
 	switch o := o.(type) {
-	case *Policy, *AuthPolicy, *SecurityPolicy, *ClientTrafficPolicy:
+	case *Policy, *AuthPolicy, *SecurityPolicy, *AuthConfig, *ClientTrafficPolicy:
 		return o, nil
 	case *unstructured.Unstructured:
 		return slimOptional(o), nil
@@ -93,7 +93,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	status := &statusWriter{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, written: written}
 	enforcers := &enforcers{client: mgr.GetClient(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway]),
 		kuadrant:     &follower{crd: authPolicies.crd, title: authPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
-		envoyGateway: &follower{crd: securityPolicies.crd, title: securityPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()}}
+		envoyGateway: &follower{crd: securityPolicies.crd, title: securityPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
+		authorino:    &follower{crd: authConfigs.crd, title: authConfigs.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()}}
 	issuer, err := newIssuer(mgr, config, enforcers)
 	if err != nil {
 		return err
@@ -122,6 +123,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	enforcers.envoyGateway.kinds = []*followed{
 		{gvk: securityPolicies.gvk, object: &SecurityPolicy{}, index: indexing(indexCrossing, crossing), watch: watching(m.ofSecurityPolicy, generatedChanged(written))},
 		{gvk: clientTrafficKind, object: &ClientTrafficPolicy{}, watch: watching(m.gatewaysBeside, predicate.GenerationChangedPredicate{})}}
+	enforcers.authorino.kinds = []*followed{{gvk: authConfigs.gvk, object: &AuthConfig{}, watch: watching(m.ofOwned, generatedChanged(written))}}
 	enforcers.optional = newOptionalKinds(mgr, m, watch)
 	if err := setupPolicies(mgr, policies, m); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
 	kuadrantv1 "github.com/kuadrant/kuadrant-operator/api/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -61,6 +62,11 @@ func (r *GatewayReconciler) translate(w *world) (*translation, error) {
 	for i := range w.clientTraffic {
 		in.ClientTraffic[i] = w.clientTraffic[i].ClientTrafficPolicy
 	}
+	in.Classes, in.EnvoyProxies, in.NoAuthConfigs = []gwv1.GatewayClass{w.class}, w.proxies, !w.asked
+	in.AuthConfigs = make([]authorinov1beta3.AuthConfig, len(w.authConfigs))
+	for i := range w.authConfigs {
+		in.AuthConfigs[i] = w.authConfigs[i].AuthConfig
+	}
 	opts := r.config.Translation
 	opts.EnvoyGateway.Issuer, opts.EnvoyGateway.JWKS = r.issuer.known()
 	result, err := translator.Translate(in, opts)
@@ -113,6 +119,7 @@ func (t *translation) collect(g *translator.GatewayResult, controller string) er
 			beneath:  ap.Spec.Defaults != nil && len(g.Kuadrant.Objects) > 1,
 			baseline: coverage.Baseline{Gateway: g.Gateway, Listener: section, Auth: ap}})
 	}
+	configs := g.EnvoyGateway.AuthConfigs
 	for _, sp := range g.EnvoyGateway.Objects {
 		content, err := envoygateway.Unstructured(sp)
 		if err != nil {
@@ -121,6 +128,14 @@ func (t *translation) collect(g *translator.GatewayResult, controller string) er
 		section := ""
 		if refs := sp.Spec.TargetRefs; len(refs) == 1 && refs[0].SectionName != nil {
 			section = string(*refs[0].SectionName)
+		}
+		if sp.Spec.ExtAuth != nil { // what is asked comes before what asks
+			config, err := kuadrant.Unstructured(configs[0])
+			if err != nil {
+				return err
+			}
+			t.objects = append(t.objects, &wanted{objectName: objectName{authConfigs, configs[0].Name}, content: config, section: section})
+			configs = configs[1:]
 		}
 		t.objects = append(t.objects, &wanted{objectName: objectName{securityPolicies, sp.Name}, content: content, section: section,
 			controller: controller, beneath: section == "" && len(g.EnvoyGateway.Objects) > 1,

@@ -100,6 +100,11 @@ func (m *mapper) ofAuthPolicy(ctx context.Context, o client.Object) []reconcile.
 	return distinct(append(owningGateways(o), m.gatewaysOfTarget(ctx, string(ref.Kind), types.NamespacedName{Namespace: o.GetNamespace(), Name: string(ref.Name)})...))
 }
 
+// ofOwned: an object that only we look at concerns its owner.
+func (m *mapper) ofOwned(_ context.Context, o client.Object) []reconcile.Request {
+	return requests(owningGateways(o))
+}
+
 // distinct are requests for names, once each.
 func distinct(names []types.NamespacedName) []reconcile.Request {
 	slices.SortFunc(names, compareNames)
