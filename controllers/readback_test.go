@@ -3,7 +3,9 @@ package controllers
 import (
 	"testing"
 
+	authorinov1beta3 "github.com/kuadrant/authorino/api/v1beta3"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gwv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gwv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
@@ -212,4 +214,30 @@ func TestReadBackOfBoth(t *testing.T) {
 	require.Contains(t, message, "reported on SecurityPolicy prod-auth")
 
 	require.False(t, readBack(nil, nil).everything(), "nothing is in force where there is nothing")
+}
+
+// An AuthConfig is in force when Authorino says that it has it; until then the reason is Authorino's.
+func TestAuthConfigForce(t *testing.T) {
+	want := wants(authConfigs, "prod-auth", "")
+	config := func(conditions ...authorinov1beta3.AuthConfigStatusCondition) *AuthConfig {
+		out := &AuthConfig{}
+		out.Status.Conditions = conditions
+		return out
+	}
+	ready := authorinov1beta3.AuthConfigStatusCondition{Type: authorinov1beta3.StatusConditionReady, Status: corev1.ConditionTrue, Reason: "Reconciled"}
+	refused := authorinov1beta3.AuthConfigStatusCondition{Type: authorinov1beta3.StatusConditionReady, Status: corev1.ConditionFalse, Reason: "HostsNotLinked", Message: "one or more hosts are not linked to the resource"}
+	available := authorinov1beta3.AuthConfigStatusCondition{Type: authorinov1beta3.StatusConditionAvailable, Status: corev1.ConditionTrue}
+	require.True(t, config(available, ready).force(want).holds())
+	for message, object := range map[string]*AuthConfig{"has not reported": config(available), "hosts are not linked": config(available, refused)} {
+		state := object.force(want)
+		require.False(t, state.holds())
+		require.Equal(t, v1alpha1.PolicyReasonPending, state.reason)
+		require.Contains(t, state.message, message)
+	}
+	require.False(t, config(refused).sameReport(config(ready)))
+	require.False(t, config().sameReport(config(ready)))
+	moved := ready
+	moved.LastTransitionTime = metav1.Now()
+	require.True(t, config(moved, available).sameReport(config(ready)))
+	require.False(t, config(ready).sameReport(&SecurityPolicy{}))
 }

@@ -92,7 +92,7 @@ func TestFewCRDsMayBeRead(t *testing.T) {
 			continue
 		}
 		require.Len(t, rules, 1)
-		assert.ElementsMatch(t, []string{"authpolicies.kuadrant.io", "securitypolicies.gateway.envoyproxy.io", "xaccesspolicies.agentic.networking.x-k8s.io",
+		assert.ElementsMatch(t, []string{"authpolicies.kuadrant.io", "authconfigs.authorino.kuadrant.io", "securitypolicies.gateway.envoyproxy.io", "xaccesspolicies.agentic.networking.x-k8s.io",
 			"envoyextensionpolicies.gateway.envoyproxy.io", "envoypatchpolicies.gateway.envoyproxy.io", "envoyproxies.gateway.envoyproxy.io",
 			"listenersets.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io",
 			"tcproutes.gateway.networking.k8s.io", "tlsroutes.gateway.networking.k8s.io", "udproutes.gateway.networking.k8s.io"}, rules[0].ResourceNames)

@@ -42,28 +42,17 @@ func (w *world) askAuthorino(t testing.TB, namespace string) {
 	w.Apply(t, grantFrom(namespace))
 }
 
-// authorinoEndpoints are a Service that leads to a port of the upstreams' address.
+// authorinoEndpoints are the Service that leads to a port of the upstreams' address.
 func authorinoEndpoints(t testing.TB, port string) []*unstructured.Unstructured {
 	t.Helper()
-	number, err := strconv.ParseInt(port, 10, 64)
+	target, err := strconv.ParseInt(port, 10, 64)
 	require.NoError(t, err)
-	s := authorinoService
-	service := stack.Object("v1", "Service", s.Namespace, s.Name, map[string]any{
-		"ports": []any{map[string]any{"name": "grpc", "port": int64(s.Port), "protocol": "TCP"}}})
-	slice := stack.Object("discovery.k8s.io/v1", "EndpointSlice", s.Namespace, s.Name, nil)
-	slice.SetLabels(map[string]string{"kubernetes.io/service-name": s.Name})
-	slice.Object["addressType"] = "IPv4"
-	slice.Object["ports"] = []any{map[string]any{"name": "grpc", "port": number, "protocol": "TCP"}}
-	slice.Object["endpoints"] = []any{map[string]any{"addresses": []any{upstreamAddress}, "conditions": map[string]any{"ready": true}}}
-	return []*unstructured.Unstructured{stack.Namespace(s.Namespace), service, slice}
+	return stack.ServiceAt(authorinoService.Namespace, authorinoService.Name, int64(authorinoService.Port), upstreamAddress, target)
 }
 
 // grantFrom lets the SecurityPolicies of a namespace refer to Authorino's Service.
 func grantFrom(namespace string) *unstructured.Unstructured {
-	return stack.Object("gateway.networking.k8s.io/v1beta1", "ReferenceGrant", authorinoService.Namespace, namespace, map[string]any{
-		"from": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "SecurityPolicy", "namespace": namespace}},
-		"to":   []any{map[string]any{"group": "", "kind": "Service"}},
-	})
+	return stack.GrantServices(authorinoService.Namespace, namespace)
 }
 
 // behindTheRouter gives the Gateways of a case that name no EnvoyProxy a class whose EnvoyProxy is like the one that serves here.

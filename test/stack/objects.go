@@ -90,3 +90,32 @@ func HTTPRoute(namespace, name, gateway, hostname, prefix, service string) *unst
 		}},
 	})
 }
+
+// ServiceAt is a gRPC Service that leads to a port of an address, with its namespace.
+// The address is one that Envoy Gateway takes, so none in 127.0.0.0/8.
+func ServiceAt(namespace, name string, port int64, address string, target int64) []*unstructured.Unstructured {
+	const portName = "grpc"
+
+	slice := Object("discovery.k8s.io/v1", "EndpointSlice", namespace, name, nil)
+	slice.SetLabels(map[string]string{"kubernetes.io/service-name": name})
+	slice.Object["addressType"] = "IPv4"
+	slice.Object["ports"] = []any{map[string]any{"name": portName, "port": target, "protocol": "TCP"}}
+	slice.Object["endpoints"] = []any{map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": true}}}
+
+	return []*unstructured.Unstructured{
+		Namespace(namespace),
+		Object("v1", "Service", namespace, name, map[string]any{
+			"ports": []any{map[string]any{"name": portName, "port": port, "protocol": "TCP"}},
+		}),
+		slice,
+	}
+}
+
+// GrantServices lets the SecurityPolicies of a namespace refer to the Services of
+// another.
+func GrantServices(namespace, from string) *unstructured.Unstructured {
+	return Object("gateway.networking.k8s.io/v1beta1", "ReferenceGrant", namespace, from, map[string]any{
+		"from": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "SecurityPolicy", "namespace": from}},
+		"to":   []any{map[string]any{"group": "", "kind": "Service"}},
+	})
+}
