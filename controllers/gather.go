@@ -32,7 +32,7 @@ type world struct {
 	clientTraffic    []ClientTrafficPolicy
 	// class is the Gateway's, proxies are all EnvoyProxies, and authConfigs are those in the Gateway's namespace; asked is set
 	// where there can be any.
-	class       gwv1.GatewayClass
+	class       *gwv1.GatewayClass
 	proxies     []egv1a1.EnvoyProxy
 	authConfigs []AuthConfig
 	asked       bool
@@ -80,12 +80,13 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 		r.forget(name)
 		return nil, client.IgnoreNotFound(err)
 	}
-	controller, managed, err := r.controllerOf(ctx, &w.gateway)
+	class, managed, err := r.classOf(ctx, &w.gateway)
 	if err != nil || !managed {
 		r.forget(name)
 		return nil, err
 	}
-	w.controller, w.ofEnvoyGateway = controller, slices.Contains(r.config.EnvoyGatewayControllers, controller)
+	w.class, w.controller = class, string(class.Spec.ControllerName)
+	w.ofEnvoyGateway = slices.Contains(r.config.EnvoyGatewayControllers, w.controller)
 	var policies PolicyList
 	if err := r.client.List(ctx, &policies, client.InNamespace(name.Namespace), client.MatchingFields{indexGateway: name.String()}); err != nil {
 		return nil, fmt.Errorf("list policies: %w", err)
@@ -106,11 +107,8 @@ func (r *GatewayReconciler) gather(ctx context.Context, name types.NamespacedNam
 	}
 	if w.installed.EnvoyGateway {
 		if err := r.gatherSecurityPolicies(ctx, w); err != nil {
-			return nil, securityPolicies.absent(err)
+			return nil, err
 		}
-	}
-	if err := r.gatherAsked(ctx, w); err != nil {
-		return nil, err
 	}
 	r.choose(w)
 	if w.enforcing().EnvoyGateway && !r.issuer.settled() {
@@ -134,14 +132,13 @@ func (r *GatewayReconciler) choose(w *world) {
 	w.chosen, w.misconfigured = translator.Choose(s)
 }
 
-// controllerOf returns the controller of the Gateway's class, and whether it is one of those that are configured.
-func (r *classReader) controllerOf(ctx context.Context, gw *gwv1.Gateway) (string, bool, error) {
+// classOf returns the Gateway's class, and whether its controller is one of those that are configured.
+func (r *classReader) classOf(ctx context.Context, gw *gwv1.Gateway) (*gwv1.GatewayClass, bool, error) {
 	var class gwv1.GatewayClass
 	if err := r.client.Get(ctx, types.NamespacedName{Name: string(gw.Spec.GatewayClassName)}, &class); err != nil {
-		return "", false, client.IgnoreNotFound(err)
+		return nil, false, client.IgnoreNotFound(err)
 	}
-	controller := string(class.Spec.ControllerName)
-	return controller, slices.Contains(r.controllers, controller), nil
+	return &class, slices.Contains(r.controllers, string(class.Spec.ControllerName)), nil
 }
 
 // classReader tells which Gateways are looked after.
@@ -183,25 +180,19 @@ func (r *GatewayReconciler) gatherAuthPolicies(ctx context.Context, w *world) er
 func (r *GatewayReconciler) gatherSecurityPolicies(ctx context.Context, w *world) error {
 	var near SecurityPolicyList
 	if err := r.client.List(ctx, &near, client.InNamespace(w.gateway.Namespace)); err != nil {
-		return fmt.Errorf("list SecurityPolicies: %w", err)
+		return fmt.Errorf("list SecurityPolicies: %w", securityPolicies.absent(err))
 	}
 	w.securityPolicies = near.Items
 	var traffic ClientTrafficPolicyList
 	if err := r.client.List(ctx, &traffic, client.InNamespace(w.gateway.Namespace)); err != nil {
-		return fmt.Errorf("list ClientTrafficPolicies: %w", err)
+		return fmt.Errorf("list ClientTrafficPolicies: %w", securityPolicies.absent(err))
 	}
 	w.clientTraffic = traffic.Items
-	return nil
+	return r.gatherAsked(ctx, w)
 }
 
 // gatherAsked reads what having Authorino asked depends on.
 func (r *GatewayReconciler) gatherAsked(ctx context.Context, w *world) error {
-	if !w.ofEnvoyGateway {
-		return nil
-	}
-	if err := r.client.Get(ctx, types.NamespacedName{Name: string(w.gateway.Spec.GatewayClassName)}, &w.class); err != nil {
-		return fmt.Errorf("read GatewayClass %s: %w", w.gateway.Spec.GatewayClassName, err)
-	}
 	proxies, err := r.enforcers.optional.list(ctx, kindEnvoyProxy)
 	if err != nil {
 		return err

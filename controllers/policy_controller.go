@@ -83,7 +83,7 @@ func (r *PolicyReconciler) targets(ctx context.Context, policy *Policy) ([]unpla
 		if err != nil {
 			return nil, nil, err
 		}
-		_, looked, err := r.controllerOf(ctx, &gateway)
+		_, looked, err := r.classOf(ctx, &gateway)
 		if err != nil {
 			return nil, nil, err
 		}

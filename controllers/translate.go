@@ -62,7 +62,7 @@ func (r *GatewayReconciler) translate(w *world) (*translation, error) {
 	for i := range w.clientTraffic {
 		in.ClientTraffic[i] = w.clientTraffic[i].ClientTrafficPolicy
 	}
-	in.Classes, in.EnvoyProxies, in.NoAuthConfigs = []gwv1.GatewayClass{w.class}, w.proxies, !w.asked
+	in.Classes, in.EnvoyProxies, in.NoAuthConfigs = []gwv1.GatewayClass{*w.class}, w.proxies, !w.asked
 	in.AuthConfigs = make([]authorinov1beta3.AuthConfig, len(w.authConfigs))
 	for i := range w.authConfigs {
 		in.AuthConfigs[i] = w.authConfigs[i].AuthConfig
