@@ -220,7 +220,7 @@ func (f *follower) follow(ctx context.Context) (changed bool, again time.Duratio
 			return false, 0, err
 		}
 		why := err.Error()
-		logf.FromContext(ctx).Error(err, "what these objects displace is not known", "kind", f.title)
+		logf.FromContext(ctx).Error(err, "objects of this kind are left out", "kind", f.title)
 		return f.unreadable.Swap(&why) == nil, unreadableRetry, nil
 	}
 	logf.FromContext(ctx).Info(f.title + " is installed")

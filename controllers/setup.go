@@ -94,7 +94,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	enforcers := &enforcers{client: mgr.GetClient(), gateways: make(chan event.TypedGenericEvent[*gwv1.Gateway]),
 		kuadrant:     &follower{crd: authPolicies.crd, title: authPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
 		envoyGateway: &follower{crd: securityPolicies.crd, title: securityPolicies.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()},
-		authorino:    &follower{crd: authConfigs.crd, title: authConfigs.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper()}}
+		// Optional: Gateways that do not have Authorino asked are not held up.
+		authorino: &follower{crd: authConfigs.crd, title: authConfigs.title, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), optional: true, live: mgr.GetAPIReader()}}
 	issuer, err := newIssuer(mgr, config, enforcers)
 	if err != nil {
 		return err

@@ -562,7 +562,7 @@ func publicKey(t testing.TB) []byte {
 // TestAnOperatorWithFewerRights may not read the keys of ServiceAccount tokens, nor some of what can displace its objects. It
 // says so, grants nothing to tokens, and lets everything else take effect; as soon as it may, tokens count.
 func TestAnOperatorWithFewerRights(t *testing.T) {
-	c := startCluster(t, stack.CRDsEnvoyGateway)
+	c := startCluster(t, stack.CRDsEnvoyGateway, stack.CRDsKuadrant)
 	k := inNamespace(t, c, "fewer-rights")
 	discovery := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "system:service-account-issuer-discovery"}}
 	require.NoError(t, c.Client.Delete(t.Context(), discovery))
@@ -570,14 +570,18 @@ func TestAnOperatorWithFewerRights(t *testing.T) {
 	require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Name: operatorAccount}, role))
 	rules := role.Rules
 	role = role.DeepCopy()
-	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.NonResourceURLs) > 0 })
+	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+		return len(rule.NonResourceURLs) > 0 || slices.Contains(rule.Resources, "authconfigs")
+	})
 	for i := range role.Rules {
 		role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(resource string) bool { return resource == "grpcroutes" })
 	}
 	require.NoError(t, c.Client.Update(t.Context(), role))
 	o := startOperator(t, c)
 
-	k.Apply(t, stack.Gateway(k.namespace, "prod", "a.example.test"), k.policy(t, "tools", allowing("reader", []string{"add"}, "prod")))
+	k.Apply(t, stack.Gateway(k.namespace, "prod", "a.example.test"))
+	k.enforcedBy(t, "prod", translator.EnforcerEnvoyGateway)
+	k.Apply(t, k.policy(t, "tools", allowing("reader", []string{"add"}, "prod")))
 	condition := k.expect(t, "tools", "prod", v1alpha1.PolicyConditionProgrammed, metav1.ConditionFalse, v1alpha1.PolicyReasonPartiallyProgrammed)
 	require.Contains(t, condition.Message, "the issuer of ServiceAccount tokens or its keys (JWKS) are not known")
 	sp, _, err := k.secured(t.Context(), "prod-auth")

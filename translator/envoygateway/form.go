@@ -76,7 +76,7 @@ func (e *emission) form() string {
 	case e.opts.Authorino == (Service{}):
 		why = "the operator has not been told where Authorino is (--authorino-service)"
 	case e.NoAuthConfigs:
-		why = "Authorino's AuthConfig is not installed"
+		why = "Authorino's AuthConfig is not installed, or may not be listed"
 	default:
 		return FormExtAuth
 	}
