@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +34,7 @@ func startChain(t *testing.T) *chain {
 	authorino := c.StartAuthorino(t)
 	c.StartEnvoyGateway(t)
 	c.StartKuadrant(t)
-	prepare(t, c)
+	c.InstallOperator(t)
 	c.Apply(t, stack.GatewayClass())
 	return &chain{Cluster: c, authorino: authorino, operator: startOperator(t, c)}
 }
@@ -97,9 +98,8 @@ func fromPolicyToVerdict(t *testing.T, c *chain, k *kube) {
 // table is what `kubectl get xaccesspolicies` shows, without the age.
 func table(t *testing.T, c *stack.Cluster, namespace string) string {
 	t.Helper()
-	list := &metav1.Table{}
-	require.NoError(t, c.Raw(t.Context(), "/apis/agentic.networking.x-k8s.io/v1alpha1/namespaces/"+namespace+"/xaccesspolicies",
-		"application/json;as=Table;v=v1;g=meta.k8s.io", list))
+	list, err := c.Table(t.Context(), namespace)
+	require.NoError(t, err)
 	text := ""
 	for _, row := range list.Rows {
 		for _, cell := range row.Cells[:len(row.Cells)-1] {
@@ -504,15 +504,7 @@ func restartWritesNothing(t *testing.T, c *chain, k *kube) {
 // versions returns the resource versions of everything that the operator writes.
 func versions(t testing.TB, c *stack.Cluster) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	for kind, version := range map[string]string{"XAccessPolicyList": "agentic.networking.x-k8s.io/v1alpha1", "AuthPolicyList": "kuadrant.io/v1"} {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion(version)
-		list.SetKind(kind)
-		require.NoError(t, c.Client.List(t.Context(), list))
-		for _, item := range list.Items {
-			out[item.GetKind()+" "+item.GetNamespace()+"/"+item.GetName()] = item.GetResourceVersion()
-		}
-	}
+	out, err := c.Versions(t.Context(), v1alpha1.GroupVersion.WithKind("XAccessPolicyList"), schema.GroupVersionKind{Group: "kuadrant.io", Version: "v1", Kind: "AuthPolicyList"})
+	require.NoError(t, err)
 	return out
 }

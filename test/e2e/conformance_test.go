@@ -339,7 +339,7 @@ func startChainWith(t *testing.T, flags ...string) *chain {
 	authorino := c.StartAuthorino(t)
 	c.StartEnvoyGateway(t)
 	c.StartKuadrant(t)
-	prepare(t, c)
+	c.InstallOperator(t)
 	c.Apply(t, stack.GatewayClass())
 	return &chain{Cluster: c, authorino: authorino, operator: startOperator(t, c, flags...)}
 }

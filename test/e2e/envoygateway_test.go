@@ -103,7 +103,7 @@ func (k *kube) enforcedBy(t testing.TB, gateway, enforcer string) {
 func TestEnvoyGateway(t *testing.T) {
 	c := stack.Start(t)
 	c.StartEnvoyGateway(t)
-	prepare(t, c)
+	c.InstallOperator(t)
 	c.Apply(t, stack.GatewayClass())
 	o := startOperator(t, c)
 	for _, test := range []struct {
@@ -504,7 +504,7 @@ func TestSigningKeysAreRotated(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, first, 0o600))
 	c := stack.Start(t, stack.APIServerFlags("--service-account-key-file="+file))
 	c.InstallCRDs(t, stack.CRDsGatewayAPI, stack.CRDsEnvoyGateway)
-	prepare(t, c)
+	c.InstallOperator(t)
 	c.Apply(t, stack.GatewayClass())
 	k := inNamespace(t, c, "rotation")
 	o := startOperator(t, c, "--leader-election-lease=60s", "--jwks-refresh=10s")
@@ -567,7 +567,7 @@ func TestAnOperatorWithFewerRights(t *testing.T) {
 	discovery := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "system:service-account-issuer-discovery"}}
 	require.NoError(t, c.Client.Delete(t.Context(), discovery))
 	role := &rbacv1.ClusterRole{}
-	require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Name: operatorAccount}, role))
+	require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Name: stack.OperatorName}, role))
 	rules := role.Rules
 	role = role.DeepCopy()
 	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {

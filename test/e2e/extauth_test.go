@@ -62,7 +62,7 @@ func (k *kube) asks(t testing.TB, name string, asks bool) {
 func TestAskingAuthorino(t *testing.T) {
 	c := stack.Start(t)
 	c.StartEnvoyGateway(t)
-	prepare(t, c)
+	c.InstallOperator(t)
 	o := startOperator(t, c, "--authorino-service="+askedService.String())
 	k := inNamespace(t, c, "asking")
 	proxy := map[string]any{"group": egv1a1.GroupVersion.Group, "kind": "EnvoyProxy", "name": "behind-the-router"}

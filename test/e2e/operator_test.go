@@ -4,10 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,13 +15,10 @@ import (
 )
 
 const (
-	operatorNamespace = "accesspolicy-system"
-	operatorAccount   = "accesspolicy-operator"
-
 	audience = "mcp-gateway"
 
-	managerVariable = "ACCESSPOLICY_MANAGER"
-	cliVariable     = "ACCESSPOLICY_CLI"
+	// cliVariable names the command line's binary.
+	cliVariable = "ACCESSPOLICY_CLI"
 
 	// limit is how long a test waits for what should take a moment; a busy machine is not a failure.
 	limit = 90 * time.Second
@@ -34,46 +27,12 @@ const (
 )
 
 // operator is the manager's binary, running as its ServiceAccount.
-type operator struct {
-	*stack.Program
-	metrics string
-}
-
-// prepare installs what `make deploy` does, but for the Deployment: the CRD and the generated roles.
-func prepare(t testing.TB, c *stack.Cluster) {
-	t.Helper()
-	c.InstallCRDs(t, "ours")
-	c.Apply(t, stack.Namespace(operatorNamespace))
-	files, err := filepath.Glob(filepath.Join(root(t), "config", "rbac", "*.yaml"))
-	require.NoError(t, err)
-	for _, file := range files {
-		if filepath.Base(file) != "kustomization.yaml" {
-			c.ApplyFiles(t, file)
-		}
-	}
-}
-
-// root is the checkout.
-func root(t testing.TB) string {
-	t.Helper()
-	folder, err := filepath.Abs(filepath.Join("..", ".."))
-	require.NoError(t, err)
-	require.FileExists(t, filepath.Join(folder, "go.mod"), "run the tests in their folder")
-	return folder
-}
+type operator struct{ *stack.Operator }
 
 // startOperator starts one replica and waits until it is ready.
 func startOperator(t testing.TB, c *stack.Cluster, flags ...string) *operator {
 	t.Helper()
-	binary := os.Getenv(managerVariable)
-	require.NotEmpty(t, binary, "%s has to name the manager's binary; `make test-e2e` builds it", managerVariable)
-	health, metrics := stack.FreeAddress(t), stack.FreeAddress(t)
-	args := append([]string{"--token-audience=" + audience, "--leader-election-namespace=" + operatorNamespace, "--leader-election-lease=3s",
-		"--health-probe-bind-address=" + health, "--metrics-bind-address=" + metrics, "--log-format=text"}, flags...)
-	o := &operator{metrics: "http://" + metrics + "/metrics"}
-	o.Program = c.Program(t, binary, "http://"+health+"/readyz", args, "KUBECONFIG="+c.KubeconfigFor(t, operatorNamespace, operatorAccount))
-	o.Start(t)
-	return o
+	return &operator{c.StartOperator(t, append([]string{"--token-audience=" + audience}, flags...)...)}
 }
 
 // value returns the sum of a metric over all its labels that contain each of the given texts.
@@ -107,12 +66,9 @@ func (o *operator) value(t testing.TB, name string, labels ...string) float64 {
 
 func (o *operator) scrape(t testing.TB) string {
 	t.Helper()
-	response, err := http.Get(o.metrics)
+	text, err := o.Scrape(t.Context())
 	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return string(body)
+	return text
 }
 
 // writes is how many writes the operator has made since it started.

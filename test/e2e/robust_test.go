@@ -31,7 +31,7 @@ func startCluster(t testing.TB, more ...string) *stack.Cluster {
 	t.Helper()
 	c := stack.Start(t)
 	c.InstallCRDs(t, append([]string{stack.CRDsGatewayAPI}, more...)...)
-	prepare(t, c)
+	c.InstallOperator(t)
 	c.Apply(t, stack.GatewayClass())
 	return c
 }

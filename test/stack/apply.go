@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -22,7 +21,7 @@ const (
 
 // Apply writes objects by server-side apply, which refuses unknown fields, and
 // takes over fields of other owners. The objects are updated to what is stored.
-func (c *Cluster) Apply(t testing.TB, objects ...*unstructured.Unstructured) {
+func (c *Cluster) Apply(t T, objects ...*unstructured.Unstructured) {
 	t.Helper()
 
 	for _, object := range objects {
@@ -31,7 +30,7 @@ func (c *Cluster) Apply(t testing.TB, objects ...*unstructured.Unstructured) {
 }
 
 // ApplyFiles does the same with the objects in YAML files.
-func (c *Cluster) ApplyFiles(t testing.TB, files ...string) {
+func (c *Cluster) ApplyFiles(t T, files ...string) {
 	t.Helper()
 
 	for _, file := range files {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -50,12 +49,12 @@ type Verdict struct {
 
 // StartAuthorino starts Authorino, with these further arguments, installs its CRD,
 // and returns when it is healthy. It ends with the test.
-func (c *Cluster) StartAuthorino(t testing.TB, args ...string) *Authorino {
+func (c *Cluster) StartAuthorino(t T, args ...string) *Authorino {
 	t.Helper()
 	c.InstallCRDs(t, CRDsAuthorino)
 
 	grpcAddress, healthAddress := FreeAddress(t), FreeAddress(t)
-	program := c.Program(t, component(t, "authorino"), "http://"+healthAddress+"/healthz", append([]string{
+	program := c.Program(t, Component(t, "authorino"), "http://"+healthAddress+"/healthz", append([]string{
 		"server", "--log-level=info", "--log-mode=production",
 		"--ext-auth-grpc-port=" + portOf(grpcAddress),
 		"--health-probe-addr=" + healthAddress,

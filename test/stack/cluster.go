@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -66,7 +65,7 @@ func APIServerFlags(flags ...string) Option {
 // Start starts a cluster on free ports of loopback and returns when it is ready to
 // use. It ends with the test. The test fails if ACCESSPOLICY_COMPONENTS does not
 // name a folder made by hack/components/build.
-func Start(t testing.TB, options ...Option) *Cluster {
+func Start(t T, options ...Option) *Cluster {
 	t.Helper()
 	components(t)
 
@@ -79,7 +78,7 @@ func Start(t testing.TB, options ...Option) *Cluster {
 	c.makeCredentials(t, FreeAddress(t))
 	c.prepareEtcd(t)
 	c.prepareAPIServer(t, chosen.apiServerFlags)
-	c.manager = newProcess(t, c.folder, component(t, "minikcm"), "-kubeconfig", c.kubeconfig, "-resync", kindRefresh)
+	c.manager = newProcess(t, c.folder, Component(t, "minikcm"), "-kubeconfig", c.kubeconfig, "-resync", kindRefresh)
 
 	c.StartEtcd(t)
 	c.StartAPIServer(t)
@@ -91,7 +90,7 @@ func Start(t testing.TB, options ...Option) *Cluster {
 }
 
 // components returns the folder of binaries.
-func components(t testing.TB) string {
+func components(t T) string {
 	t.Helper()
 
 	folder := os.Getenv(componentsVariable)
@@ -103,8 +102,8 @@ func components(t testing.TB) string {
 	return folder
 }
 
-// component returns the path of a binary in that folder.
-func component(t testing.TB, name string) string {
+// Component returns the path of a binary in that folder.
+func Component(t T, name string) string {
 	t.Helper()
 
 	path := filepath.Join(components(t), name)
@@ -123,7 +122,7 @@ func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
 // makeCredentials writes the keys and certificates and builds the admin's clients.
-func (c *Cluster) makeCredentials(t testing.TB, served string) {
+func (c *Cluster) makeCredentials(t T, served string) {
 	t.Helper()
 
 	issuing, err := newAuthority()
@@ -161,12 +160,12 @@ func (c *Cluster) makeCredentials(t testing.TB, served string) {
 	c.Client = client.WithFieldValidation(c.Client, "Strict")
 }
 
-func (c *Cluster) prepareEtcd(t testing.TB) {
+func (c *Cluster) prepareEtcd(t T) {
 	t.Helper()
 
 	c.etcdURL = "http://" + FreeAddress(t)
 	peer := "http://" + FreeAddress(t)
-	c.etcd = newProcess(t, c.folder, component(t, "etcd"),
+	c.etcd = newProcess(t, c.folder, Component(t, "etcd"),
 		"--name=stack", "--data-dir="+c.path("etcd"), "--log-level=warn",
 		"--listen-client-urls="+c.etcdURL, "--advertise-client-urls="+c.etcdURL,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=stack="+peer,
@@ -175,7 +174,7 @@ func (c *Cluster) prepareEtcd(t testing.TB) {
 		"--unsafe-no-fsync")
 }
 
-func (c *Cluster) prepareAPIServer(t testing.TB, more []string) {
+func (c *Cluster) prepareAPIServer(t T, more []string) {
 	t.Helper()
 
 	flags := []string{
@@ -199,39 +198,39 @@ func (c *Cluster) prepareAPIServer(t testing.TB, more []string) {
 		"--enable-priority-and-fairness=false",
 		"--profiling=false",
 	}
-	c.apiServer = newProcess(t, c.folder, component(t, "kube-apiserver"), append(flags, more...)...)
+	c.apiServer = newProcess(t, c.folder, Component(t, "kube-apiserver"), append(flags, more...)...)
 }
 
 // StartEtcd starts etcd, again after StopEtcd or KillEtcd: same port, same data. It
 // returns when etcd answers and, if the API server runs, that too.
-func (c *Cluster) StartEtcd(t testing.TB) {
+func (c *Cluster) StartEtcd(t T) {
 	t.Helper()
 	c.etcd.mustStart(t, answers(c.etcdURL+"/health"))
 
 	if c.apiServer.running() {
-		eventually(t, startLimit, "the API server has etcd again", c.ready)
+		Eventually(t, startLimit, "the API server has etcd again", c.ready)
 	}
 }
 
 // StopEtcd ends etcd in good order.
-func (c *Cluster) StopEtcd(t testing.TB) { t.Helper(); must(t, c.etcd.stop()) }
+func (c *Cluster) StopEtcd(t T) { t.Helper(); must(t, c.etcd.stop()) }
 
 // KillEtcd ends etcd as a crash would.
-func (c *Cluster) KillEtcd(t testing.TB) { t.Helper(); must(t, c.etcd.kill()) }
+func (c *Cluster) KillEtcd(t T) { t.Helper(); must(t, c.etcd.kill()) }
 
 // StartAPIServer starts the API server, again after StopAPIServer or
 // KillAPIServer, on the same port, and returns when it is ready.
-func (c *Cluster) StartAPIServer(t testing.TB) {
+func (c *Cluster) StartAPIServer(t T) {
 	t.Helper()
 	c.apiServer.mustStart(t, c.ready)
 }
 
 // StopAPIServer asks the API server to end, and kills it if it is still there after
 // stopLimit.
-func (c *Cluster) StopAPIServer(t testing.TB) { t.Helper(); must(t, c.apiServer.stop()) }
+func (c *Cluster) StopAPIServer(t T) { t.Helper(); must(t, c.apiServer.stop()) }
 
 // KillAPIServer ends the API server as a crash would.
-func (c *Cluster) KillAPIServer(t testing.TB) { t.Helper(); must(t, c.apiServer.kill()) }
+func (c *Cluster) KillAPIServer(t T) { t.Helper(); must(t, c.apiServer.kill()) }
 
 // ready says whether the API server calls itself ready.
 func (c *Cluster) ready(ctx context.Context) error {
@@ -271,7 +270,7 @@ func writeKubeconfig(path string, config *rest.Config) error {
 }
 
 // must fails the test on an error that no test expects.
-func must(t testing.TB, err error) {
+func must(t T, err error) {
 	t.Helper()
 
 	if err != nil {

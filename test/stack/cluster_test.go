@@ -66,7 +66,7 @@ func checkAccount(t *testing.T, c *Cluster, namespace string) {
 	must(t, err)
 
 	// Rights become known to the API server shortly after its start.
-	eventually(t, accountLimit, "the account may be seen to be forbidden", func(ctx context.Context) error {
+	Eventually(t, accountLimit, "the account may be seen to be forbidden", func(ctx context.Context) error {
 		_, err := acting.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
 		if apierrors.IsForbidden(err) {
 			return nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +35,7 @@ const (
 
 // InstallCRDs installs groups of CRDs and returns when the API server serves all
 // of them. Those that are there already stay.
-func (c *Cluster) InstallCRDs(t testing.TB, groups ...string) {
+func (c *Cluster) InstallCRDs(t T, groups ...string) {
 	t.Helper()
 
 	var installed []*unstructured.Unstructured
@@ -62,7 +61,7 @@ func (c *Cluster) InstallCRDs(t testing.TB, groups ...string) {
 	}
 
 	for _, object := range installed {
-		eventually(t, crdLimit, "CRD "+object.GetName(), func(ctx context.Context) error {
+		Eventually(t, crdLimit, "CRD "+object.GetName(), func(ctx context.Context) error {
 			return c.established(ctx, object.GetName())
 		})
 	}
@@ -83,11 +82,11 @@ func (c *Cluster) installCRD(ctx context.Context, object *unstructured.Unstructu
 
 // RemoveCRD deletes a CRD, such as "authpolicies.kuadrant.io", with all objects of
 // its kind, and returns when it is gone.
-func (c *Cluster) RemoveCRD(t testing.TB, name string) {
+func (c *Cluster) RemoveCRD(t T, name string) {
 	t.Helper()
 
 	must(t, c.Client.Delete(context.Background(), crd(name)))
-	eventually(t, crdLimit, "CRD "+name+" goes", func(ctx context.Context) error {
+	Eventually(t, crdLimit, "CRD "+name+" goes", func(ctx context.Context) error {
 		err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd(name))
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -117,7 +116,7 @@ func crd(name string) *unstructured.Unstructured {
 	return object
 }
 
-func crdFolder(t testing.TB, group string) string {
+func crdFolder(t T, group string) string {
 	t.Helper()
 
 	if group == CRDsOurs {

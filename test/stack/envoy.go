@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,20 +31,24 @@ const (
 
 // Envoy is a real Envoy that serves what Envoy Gateway tells it.
 type Envoy struct {
+	// Certificates is the folder of its files tls.crt, tls.key and ca.crt, for
+	// connections to Envoy Gateway.
+	Certificates string
+
 	process *process
 	admin   string
 }
 
 // StartEnvoyOfClass starts the Envoy of the Gateways of a class whose EnvoyProxy has
 // mergeGateways.
-func (c *Cluster) StartEnvoyOfClass(t testing.TB, class string) *Envoy {
+func (c *Cluster) StartEnvoyOfClass(t T, class string) *Envoy {
 	t.Helper()
 
 	return c.startEnvoy(t, owningClass+"="+class)
 }
 
 // StartEnvoyOf starts the Envoy of a Gateway.
-func (c *Cluster) StartEnvoyOf(t testing.TB, gateway string) *Envoy {
+func (c *Cluster) StartEnvoyOf(t T, gateway string) *Envoy {
 	t.Helper()
 
 	return c.startEnvoy(t, owningGateway+"="+gateway)
@@ -54,12 +56,12 @@ func (c *Cluster) StartEnvoyOf(t testing.TB, gateway string) *Envoy {
 
 // startEnvoy runs Envoy with the arguments that stand in the Deployment which Envoy
 // Gateway made for it. Only addresses and the place of the certificates are changed.
-func (c *Cluster) startEnvoy(t testing.TB, selector string) *Envoy {
+func (c *Cluster) startEnvoy(t T, selector string) *Envoy {
 	t.Helper()
 
 	var args []string
 
-	eventually(t, envoyStarts, "Envoy Gateway's Deployment", func(ctx context.Context) error {
+	Eventually(t, envoyStarts, "Envoy Gateway's Deployment", func(ctx context.Context) error {
 		list, err := c.clientset.AppsV1().Deployments(envoyNamespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return err
@@ -90,13 +92,13 @@ func (c *Cluster) startEnvoy(t testing.TB, selector string) *Envoy {
 	bootstrap, err := localBootstrap(args[at+1], folder, admin)
 	must(t, err)
 
-	envoy := newProcess(t, c.folder, component(t, "envoy"), "--config-yaml", bootstrap, "--service-cluster", argument(args, "--service-cluster"),
+	envoy := newProcess(t, c.folder, Component(t, "envoy"), "--config-yaml", bootstrap, "--service-cluster", argument(args, "--service-cluster"),
 		"--service-node", "local", "--log-level", "warn", "--concurrency", "1", "--drain-strategy", "immediate", "--disable-hot-restart",
 		// Tests read access logs, which Envoy otherwise writes every ten seconds.
 		"--file-flush-interval-msec", "200")
 	envoy.mustStart(t, answers("http://"+admin+"/ready"))
 
-	return &Envoy{process: envoy, admin: admin}
+	return &Envoy{Certificates: folder, process: envoy, admin: admin}
 }
 
 func argument(args []string, name string) string {
@@ -151,23 +153,7 @@ func localBootstrap(text, folder, admin string) (string, error) {
 
 // Admin returns the answer of a path of Envoy's admin interface.
 func (e *Envoy) Admin(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.admin+path, nil)
-	if err != nil {
-		return "", err
-	}
-
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, response.Status, body)
-	}
-
-	return string(body), err
+	return get(ctx, "http://"+e.admin+path)
 }
 
 // rejection is how Envoy logs a configuration that it refuses.
@@ -176,18 +162,9 @@ var rejection = regexp.MustCompile(`(?m)^.*(?:rejected|Error adding/updating|Pro
 // Rejected returns how often Envoy has refused a configuration, and what it said about
 // that. Envoy Gateway's status of the policy does not tell.
 func (e *Envoy) Rejected(ctx context.Context) (int, string, error) {
-	stats, err := e.Admin(ctx, "/stats?filter=update_rejected")
+	sum, err := e.sum(ctx, "update_rejected$")
 	if err != nil {
 		return 0, "", err
-	}
-
-	sum := 0
-
-	for line := range strings.Lines(stats) {
-		name, count, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if n, err := strconv.Atoi(count); err == nil && strings.HasSuffix(name, "update_rejected") {
-			sum += n
-		}
 	}
 
 	if sum == 0 {
@@ -197,8 +174,41 @@ func (e *Envoy) Rejected(ctx context.Context) (int, string, error) {
 	return sum, strings.Join(rejection.FindAllString(e.process.tail(), -1), "\n"), nil
 }
 
+// RejectedMutations returns how many changes of requests Envoy has refused to the MCP
+// router, or another service that it asks by ext_proc.
+func (e *Envoy) RejectedMutations(ctx context.Context) (int, error) {
+	return e.sum(ctx, "ext_proc.*rejected_header_mutations$")
+}
+
+// sum adds the counters whose names match, of which there has to be one.
+func (e *Envoy) sum(ctx context.Context, filter string) (int, error) {
+	stats, err := e.Admin(ctx, "/stats?filter="+url.QueryEscape(filter))
+	if err != nil {
+		return 0, err
+	}
+
+	if stats == "" {
+		return 0, fmt.Errorf("Envoy has no statistic %s", filter)
+	}
+
+	sum := 0
+
+	for line := range strings.Lines(stats) {
+		_, count, _ := strings.Cut(strings.TrimSpace(line), ": ")
+
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			return 0, fmt.Errorf("Envoy's statistic %q: %w", line, err)
+		}
+
+		sum += n
+	}
+
+	return sum, nil
+}
+
 // Kill ends Envoy as a crash would.
-func (e *Envoy) Kill(t testing.TB) { t.Helper(); must(t, e.process.kill()) }
+func (e *Envoy) Kill(t T) { t.Helper(); must(t, e.process.kill()) }
 
 // Log is the end of what Envoy wrote.
 func (e *Envoy) Log() string { return e.process.tail() }

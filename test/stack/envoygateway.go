@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -51,7 +50,7 @@ var envoyGatewayStarted atomic.Bool
 // a time in a network namespace.
 //
 // The Envoys that it wants to deploy do not run; see fakeInfrastructure.
-func (c *Cluster) StartEnvoyGateway(t testing.TB) {
+func (c *Cluster) StartEnvoyGateway(t T) {
 	t.Helper()
 
 	if envoyGatewayStarted.Swap(true) {
@@ -66,7 +65,7 @@ func (c *Cluster) StartEnvoyGateway(t testing.TB) {
 	env := []string{"KUBECONFIG=" + c.kubeconfig, "ENVOY_GATEWAY_NAMESPACE=" + envoyNamespace, "KUBERNETES_CLUSTER_DOMAIN=cluster.local"}
 	c.makeEnvoyCertificates(t, env)
 
-	gateway := newProcess(t, c.folder, component(t, "envoy-gateway"), "server", "--config-path=/config.yaml")
+	gateway := newProcess(t, c.folder, Component(t, "envoy-gateway"), "server", "--config-path=/config.yaml")
 	gateway.root = c.envoyRoot(t, gateway.path)
 	gateway.path = "/envoy-gateway"
 	gateway.env = append(env, "KUBECONFIG=/kubeconfig")
@@ -75,10 +74,10 @@ func (c *Cluster) StartEnvoyGateway(t testing.TB) {
 }
 
 // makeEnvoyCertificates has Envoy Gateway write the Secrets with its certificates.
-func (c *Cluster) makeEnvoyCertificates(t testing.TB, env []string) {
+func (c *Cluster) makeEnvoyCertificates(t T, env []string) {
 	t.Helper()
 
-	generator := newProcess(t, c.folder, component(t, "envoy-gateway"), "certgen", "--disable-topology-injector")
+	generator := newProcess(t, c.folder, Component(t, "envoy-gateway"), "certgen", "--disable-topology-injector")
 	generator.env = env
 	must(t, generator.start())
 	<-generator.ended
@@ -92,7 +91,7 @@ func (c *Cluster) makeEnvoyCertificates(t testing.TB, env []string) {
 // certificates from /certs, with no way to say otherwise, and this spares the test
 // from making that folder on the machine. Everything in it is a plain file, so that
 // removing it removes nothing else.
-func (c *Cluster) envoyRoot(t testing.TB, binary string) string {
+func (c *Cluster) envoyRoot(t T, binary string) string {
 	t.Helper()
 
 	root := c.path("envoy-gateway-root")

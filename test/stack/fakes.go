@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,12 +62,12 @@ var fakes = []fake{
 // fakeInfrastructure reports in the name of the components in fakes, until the
 // test ends, that what they would deploy is ready. Nothing else is faked. It does
 // so once for a cluster, however often it is called.
-func (c *Cluster) fakeInfrastructure(t testing.TB) {
+func (c *Cluster) fakeInfrastructure(t T) {
 	t.Helper()
 	c.faking.Do(func() { c.startFakes(t) })
 }
 
-func (c *Cluster) startFakes(t testing.TB) {
+func (c *Cluster) startFakes(t T) {
 	t.Helper()
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,7 +1,5 @@
 package stack
 
-import "testing"
-
 const (
 	// kuadrantNamespace is where kuadrant-operator keeps the AuthConfigs.
 	kuadrantNamespace = "kuadrant-system"
@@ -15,13 +13,13 @@ const (
 // start, which gateways there are. It ends with the test.
 //
 // Neither Authorino nor Limitador is deployed by it; see fakeInfrastructure.
-func (c *Cluster) StartKuadrant(t testing.TB) *Program {
+func (c *Cluster) StartKuadrant(t T) *Program {
 	t.Helper()
 	c.InstallCRDs(t, CRDsKuadrant, CRDsAuthorino, CRDsAuthorinoOperator, CRDsLimitadorOperator, CRDsDNSOperator)
 	c.Apply(t, Namespace(kuadrantNamespace), Object("kuadrant.io/v1beta1", "Kuadrant", kuadrantNamespace, "kuadrant", map[string]any{}))
 
 	health := FreeAddress(t)
-	program := c.Program(t, component(t, "kuadrant-operator"), "http://"+health+"/readyz",
+	program := c.Program(t, Component(t, "kuadrant-operator"), "http://"+health+"/readyz",
 		[]string{"--metrics-bind-address=0", "--health-probe-bind-address=" + health},
 		"KUBECONFIG="+c.kubeconfig,
 		"OPERATOR_NAMESPACE="+kuadrantNamespace,
@@ -37,11 +35,11 @@ func (c *Cluster) StartKuadrant(t testing.TB) *Program {
 }
 
 // startRegistry starts the stub registry and returns its host and port.
-func (c *Cluster) startRegistry(t testing.TB) string {
+func (c *Cluster) startRegistry(t T) string {
 	t.Helper()
 
 	served := FreeAddress(t)
-	c.Program(t, component(t, "stubregistry"), "http://"+served+"/v2/wasm-shim/manifests/stub", []string{"-listen", served}).Start(t)
+	c.Program(t, Component(t, "stubregistry"), "http://"+served+"/v2/wasm-shim/manifests/stub", []string{"-listen", served}).Start(t)
 
 	// By this name its clients speak plain HTTP.
 	return "localhost:" + portOf(served)

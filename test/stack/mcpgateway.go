@@ -3,7 +3,7 @@ package stack
 import (
 	"net"
 	"path/filepath"
-	"testing"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -31,33 +31,35 @@ type MCPGateway struct {
 
 // StartMCPServer starts an MCP server with a few tools and a prompt on an address,
 // below /mcp. It ends with the test.
-func (c *Cluster) StartMCPServer(t testing.TB, address string) {
+func (c *Cluster) StartMCPServer(t T, address string) {
 	t.Helper()
-	c.Program(t, component(t, "mcpserver"), "http://"+address+"/healthz", []string{"-listen", address}).Start(t)
+	c.Program(t, Component(t, "mcpserver"), "http://"+address+"/healthz", []string{"-listen", address}).Start(t)
 }
 
 // StartMCPGateway starts an mcp-gateway on ports of an IP address and returns when it
 // has looked at its servers. It ends with the test. The router opens sessions with
-// servers by requests through the Gateway at the address private; publicHost is the
-// host that clients use. Its servers are given to it in a file, as its controller
-// would write it.
-func (c *Cluster) StartMCPGateway(t testing.TB, ip, publicHost, private string, servers ...MCPServer) *MCPGateway {
+// servers by requests through the Gateway at the address private, over TLS if it
+// begins with https://; publicHost is the host that clients use. Its servers are given
+// to it in a file, as its controller would write it. authority is a file with the
+// authority of the Gateway's certificate, "" without TLS.
+func (c *Cluster) StartMCPGateway(t T, ip, publicHost, private, authority string, servers ...MCPServer) *MCPGateway {
 	t.Helper()
 
 	config, err := yaml.Marshal(map[string]any{"servers": servers})
 	must(t, err)
 
 	broker, router := net.JoinHostPort(ip, portOf(FreeAddress(t))), net.JoinHostPort(ip, portOf(FreeAddress(t)))
-	folder := c.path("mcp-gateway-" + portOf(private))
+	folder := c.path("mcp-gateway-" + router[strings.LastIndexByte(router, ':')+1:])
 	must(t, writeFiles(folder, map[string][]byte{"config.yaml": config}))
 
-	program := c.Program(t, component(t, "mcp-broker-router"), "http://"+broker+"/readyz", []string{
+	program := c.Program(t, Component(t, "mcp-broker-router"), "http://"+broker+"/readyz", []string{
 		"--mcp-gateway-config=" + filepath.Join(folder, "config.yaml"),
 		"--mcp-gateway-public-host=" + publicHost,
 		"--mcp-gateway-private-host=" + private,
 		"--mcp-broker-public-address=" + broker,
 		"--mcp-router-address=" + router,
 		"--metrics-addr=" + FreeAddress(t),
+		"--gateway-ca-cert=" + authority,
 	}, "GATEWAY_SIGNING_KEY=a key that signs nothing outside this test")
 	program.Start(t)
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -41,7 +40,7 @@ type EnvoyConfig struct {
 
 // TranslateOffline asks egctl. The objects are a GatewayClass, its Gateways, routes and
 // policies; the Services of routes need not exist.
-func TranslateOffline(t testing.TB, objects ...*unstructured.Unstructured) *Offline {
+func TranslateOffline(t T, objects ...*unstructured.Unstructured) *Offline {
 	t.Helper()
 
 	var input bytes.Buffer
@@ -55,7 +54,7 @@ func TranslateOffline(t testing.TB, objects ...*unstructured.Unstructured) *Offl
 	file := filepath.Join(t.TempDir(), "objects.yaml")
 	must(t, os.WriteFile(file, input.Bytes(), 0o600))
 
-	command := exec.Command(component(t, "egctl"), "x", "translate", "--from", "gateway-api", "--to", "gateway-api,xds", "--type", "all",
+	command := exec.Command(Component(t, "egctl"), "x", "translate", "--from", "gateway-api", "--to", "gateway-api,xds", "--type", "all",
 		"--output", "json", "--add-missing-resources", "--file", file)
 
 	var complaint bytes.Buffer
@@ -76,7 +75,7 @@ func TranslateOffline(t testing.TB, objects ...*unstructured.Unstructured) *Offl
 }
 
 // Refusal asks Envoy whether it takes a configuration: "", or what it says against it.
-func (c EnvoyConfig) Refusal(t testing.TB) string {
+func (c EnvoyConfig) Refusal(t T) string {
 	t.Helper()
 
 	bootstrap, err := c.static()
@@ -85,7 +84,7 @@ func (c EnvoyConfig) Refusal(t testing.TB) string {
 	file := filepath.Join(t.TempDir(), "bootstrap.json")
 	must(t, os.WriteFile(file, bootstrap, 0o600))
 
-	output, err := exec.Command(component(t, "envoy"), "--mode", "validate", "--log-level", "error",
+	output, err := exec.Command(Component(t, "envoy"), "--mode", "validate", "--log-level", "error",
 		"--service-node", "local", "--service-cluster", "local", "--config-path", file).CombinedOutput()
 
 	var exit *exec.ExitError

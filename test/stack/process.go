@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -45,7 +45,7 @@ var ports = struct {
 
 // FreeAddress returns an address of loopback, host and port, on which nobody
 // listens, neither there nor on all interfaces, and which is given out once.
-func FreeAddress(t testing.TB) string {
+func FreeAddress(t T) string {
 	t.Helper()
 	ports.Lock()
 	defer ports.Unlock()
@@ -91,7 +91,7 @@ type process struct {
 
 // newProcess prepares a program, with a log in the folder. It is killed when the
 // test ends; the end of its log is printed if the test failed.
-func newProcess(t testing.TB, folder, path string, args ...string) *process {
+func newProcess(t T, folder, path string, args ...string) *process {
 	t.Helper()
 
 	if _, err := os.Stat(path); err != nil {
@@ -112,7 +112,7 @@ func newProcess(t testing.TB, folder, path string, args ...string) *process {
 
 // endWith ends the process with the test, and prints the end of its log if the test
 // failed.
-func (p *process) endWith(t testing.TB) {
+func (p *process) endWith(t T) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := p.kill(); err != nil {
@@ -213,7 +213,7 @@ func (p *process) running() bool {
 }
 
 // mustStart starts the component and waits until ready holds.
-func (p *process) mustStart(t testing.TB, ready func(context.Context) error) {
+func (p *process) mustStart(t T, ready func(context.Context) error) {
 	t.Helper()
 
 	if err := p.start(); err != nil {
@@ -254,28 +254,36 @@ func (p *process) tail() string {
 // answers is ready when a GET of the URL is answered with 200.
 func answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
+		_, err := get(ctx, url)
 
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %s", url, response.Status)
-		}
-
-		return nil
+		return err
 	}
 }
 
-// eventually repeats try until it returns no error; what says in words what the
+// get returns the body of the answer to a GET, which has to be a 200.
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, response.Status, body)
+	}
+
+	return string(body), err
+}
+
+// Eventually repeats try until it returns no error; what says in words what the
 // test waits for.
-func eventually(t testing.TB, limit time.Duration, what string, try func(context.Context) error) {
+func Eventually(t T, limit time.Duration, what string, try func(context.Context) error) {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -1,7 +1,5 @@
 package stack
 
-import "testing"
-
 // Program is a program that works with a cluster and can be stopped and started
 // again.
 type Program struct {
@@ -13,7 +11,7 @@ type Program struct {
 // arguments and, besides the test's own environment, these NAME=VALUE pairs. It is
 // ready when a GET of the URL ready is answered with 200. It is killed when the
 // test ends; the end of its log is printed if the test failed.
-func (c *Cluster) Program(t testing.TB, path, ready string, args []string, env ...string) *Program {
+func (c *Cluster) Program(t T, path, ready string, args []string, env ...string) *Program {
 	t.Helper()
 
 	p := &Program{process: newProcess(t, c.folder, path, args...), ready: ready}
@@ -23,13 +21,13 @@ func (c *Cluster) Program(t testing.TB, path, ready string, args []string, env .
 }
 
 // Start starts the program, also after Stop or Kill, and returns when it is ready.
-func (p *Program) Start(t testing.TB) { t.Helper(); p.process.mustStart(t, answers(p.ready)) }
+func (p *Program) Start(t T) { t.Helper(); p.process.mustStart(t, answers(p.ready)) }
 
 // Stop asks the program to end, and kills it if it is still there after stopLimit.
-func (p *Program) Stop(t testing.TB) { t.Helper(); must(t, p.process.stop()) }
+func (p *Program) Stop(t T) { t.Helper(); must(t, p.process.stop()) }
 
 // Kill ends the program as a crash would.
-func (p *Program) Kill(t testing.TB) { t.Helper(); must(t, p.process.kill()) }
+func (p *Program) Kill(t T) { t.Helper(); must(t, p.process.kill()) }
 
 // Tail is the end of what the program has written to its output, of all its runs.
 func (p *Program) Tail() string { return p.process.tail() }

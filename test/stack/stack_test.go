@@ -116,7 +116,7 @@ func checkVerdicts(t *testing.T, c *Cluster, authorino *Authorino, token string)
 		{otherHost, "/any", map[string]string{"authorization": "Bearer x", "x-tool": "add"}, http.StatusUnauthorized},
 	} {
 		what := fmt.Sprintf("%s%s with %d headers is answered with %d", request.host, request.path, len(request.headers), request.code)
-		eventually(t, reconcileLimit, what, func(ctx context.Context) error {
+		Eventually(t, reconcileLimit, what, func(ctx context.Context) error {
 			sets, err := c.ActionSets(ctx, "default", "gateway")
 			if err != nil {
 				return err

@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"fmt"
-	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -19,7 +18,7 @@ const (
 
 // Token returns a token of a ServiceAccount that exists or is about to, issued by
 // the TokenRequest API. Without audiences it is one for the API server.
-func (c *Cluster) Token(t testing.TB, namespace, name string, audiences ...string) string {
+func (c *Cluster) Token(t T, namespace, name string, audiences ...string) string {
 	t.Helper()
 
 	var token string
@@ -29,7 +28,7 @@ func (c *Cluster) Token(t testing.TB, namespace, name string, audiences ...strin
 		Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: &seconds},
 	}
 
-	eventually(t, accountLimit, fmt.Sprintf("token of ServiceAccount %s/%s", namespace, name), func(ctx context.Context) error {
+	Eventually(t, accountLimit, fmt.Sprintf("token of ServiceAccount %s/%s", namespace, name), func(ctx context.Context) error {
 		issued, err := c.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 		if err == nil {
 			token = issued.Status.Token
@@ -43,7 +42,7 @@ func (c *Cluster) Token(t testing.TB, namespace, name string, audiences ...strin
 
 // ConfigFor is the configuration of a client that acts as a ServiceAccount, with a
 // real token and so with the rights that RBAC gives it.
-func (c *Cluster) ConfigFor(t testing.TB, namespace, serviceAccount string) *rest.Config {
+func (c *Cluster) ConfigFor(t T, namespace, serviceAccount string) *rest.Config {
 	t.Helper()
 
 	return &rest.Config{
@@ -55,7 +54,7 @@ func (c *Cluster) ConfigFor(t testing.TB, namespace, serviceAccount string) *res
 
 // KubeconfigFor writes a kubeconfig with which a program acts as a ServiceAccount,
 // and returns its path.
-func (c *Cluster) KubeconfigFor(t testing.TB, namespace, serviceAccount string) string {
+func (c *Cluster) KubeconfigFor(t T, namespace, serviceAccount string) string {
 	t.Helper()
 
 	path := c.path(fmt.Sprintf("%s.%s.kubeconfig", namespace, serviceAccount))

@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"fmt"
-	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,11 +45,11 @@ func Condition(object *unstructured.Unstructured, kind string) error {
 
 // WaitFor reads an object again and again until a condition is True, at most for
 // limit, and leaves it as last read.
-func (c *Cluster) WaitFor(t testing.TB, limit time.Duration, object *unstructured.Unstructured, condition string) {
+func (c *Cluster) WaitFor(t T, limit time.Duration, object *unstructured.Unstructured, condition string) {
 	t.Helper()
 
 	key := client.ObjectKeyFromObject(object)
-	eventually(t, limit, fmt.Sprintf("%s %s is %s", object.GetKind(), key, condition), func(ctx context.Context) error {
+	Eventually(t, limit, fmt.Sprintf("%s %s is %s", object.GetKind(), key, condition), func(ctx context.Context) error {
 		if err := c.Client.Get(ctx, key, object); err != nil {
 			return err
 		}

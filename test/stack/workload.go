@@ -5,14 +5,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/url"
-	"testing"
 )
 
 // Authority signs the certificates of workloads and of the gateway that they call.
 type Authority struct{ authority *authority }
 
 // NewAuthority makes one that nobody else has.
-func NewAuthority(t testing.TB) *Authority {
+func NewAuthority(t T) *Authority {
 	t.Helper()
 
 	a, err := newAuthority()
@@ -24,12 +23,12 @@ func NewAuthority(t testing.TB) *Authority {
 // PEM is the authority's certificate.
 func (a *Authority) PEM() []byte { return a.authority.pem() }
 
-// Server issues a certificate for a server of this name.
-func (a *Authority) Server(t testing.TB, name string) (certificate, key []byte) {
+// Server issues a certificate for a server of this name, and others that it has.
+func (a *Authority) Server(t T, name string, others ...string) (certificate, key []byte) {
 	t.Helper()
 
 	issued, err := a.authority.issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		Subject: pkix.Name{CommonName: name}, DNSNames: append([]string{name}, others...),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	must(t, err)
@@ -38,7 +37,7 @@ func (a *Authority) Server(t testing.TB, name string) (certificate, key []byte) 
 }
 
 // Workload issues a client certificate with SPIFFE IDs; the specification allows one.
-func (a *Authority) Workload(t testing.TB, ids ...string) (certificate, key []byte) {
+func (a *Authority) Workload(t T, ids ...string) (certificate, key []byte) {
 	t.Helper()
 
 	template := &x509.Certificate{
@@ -61,7 +60,7 @@ func (a *Authority) Workload(t testing.TB, ids ...string) (certificate, key []by
 
 // Issuer is the issuer of the tokens of ServiceAccounts, and the keys that it signs
 // with as a JSON Web Key Set.
-func (c *Cluster) Issuer(t testing.TB) (issuer, keys string) {
+func (c *Cluster) Issuer(t T) (issuer, keys string) {
 	t.Helper()
 
 	var discovery struct {
