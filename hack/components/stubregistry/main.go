@@ -1,8 +1,9 @@
 // Command stubregistry serves an OCI registry from memory with one image, whose
-// only content is an empty WebAssembly module. Envoy Gateway fetches the image
-// that kuadrant-operator names for its plugin before it accepts the
-// configuration, and the real plugin is published as an image only; where no
-// Envoy runs, an empty module in its place changes nothing that a test can see.
+// only content is a WebAssembly module that lets every request pass. Envoy Gateway
+// fetches the image that kuadrant-operator names for its plugin before it accepts
+// the configuration, and the real plugin is published as an image only. An Envoy
+// can load the module in its place; what the plugin would ask Authorino, somebody
+// else then has to ask.
 //
 //	stubregistry [-listen 127.0.0.1:5000]
 //
@@ -34,9 +35,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The magic number and the version: the smallest module there is (WebAssembly
-// core specification, section 5.5.16).
-const emptyModule = "\x00asm\x01\x00\x00\x00"
+// module is the smallest WebAssembly module that Envoy takes for a plugin: it says
+// which version of Proxy-Wasm it speaks, has memory and a function to get some of it,
+// and no callback at all, which Envoy takes for "continue" (Proxy-Wasm ABI 0.2.1;
+// WebAssembly core specification, section 5.5).
+const module = "\x00asm\x01\x00\x00\x00" +
+	"\x01\x09\x02" + "\x60\x00\x00" + "\x60\x01\x7f\x01\x7f" + // types: () -> (), (i32) -> i32
+	"\x03\x03\x02\x00\x01" + // a function of each
+	"\x05\x03\x01\x00\x01" + // a memory of one page
+	"\x07\x2d\x03" + // exports
+	"\x06memory\x02\x00" +
+	"\x17proxy_abi_version_0_2_1\x00\x00" +
+	"\x06malloc\x00\x01" +
+	"\x0a\x0a\x02" + "\x02\x00\x0b" + "\x05\x00\x41\x80\x08\x0b" // bodies: nothing, and the address 1024
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:5000", "address to serve on")
@@ -84,10 +95,10 @@ func run(ctx context.Context, listen string) error {
 func push(ctx context.Context, reference string) error {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
-	if err := writer.WriteHeader(&tar.Header{Name: "plugin.wasm", Mode: 0o644, Size: int64(len(emptyModule))}); err != nil {
+	if err := writer.WriteHeader(&tar.Header{Name: "plugin.wasm", Mode: 0o644, Size: int64(len(module))}); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(writer, emptyModule); err != nil {
+	if _, err := io.WriteString(writer, module); err != nil {
 		return err
 	}
 	if err := writer.Close(); err != nil {
