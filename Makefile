@@ -64,9 +64,15 @@ build: judge ## Build bin/manager, bin/kubectl-accesspolicy and bin/authorino-ju
 judge: ## Build bin/authorino-judge, the real Authorino pipeline.
 	CGO_ENABLED=0 go -C test/authorino build -o ../../bin/authorino-judge ./cmd/judge
 
-.PHONY: demo
-demo: ## Show what the translator does, without a cluster.
-	@hack/demo.sh
+.PHONY: quickstart demo
+quickstart: ## Tell the story of the quickstart with real components; needs no Docker. The first run builds them (about 25 minutes).
+	@quickstart/quickstart
+
+demo: quickstart ## The same.
+
+.PHONY: tour
+tour: ## Show what the translator does, without a cluster.
+	@hack/tour.sh
 
 ##@ Cluster
 
@@ -151,7 +157,7 @@ bench-envoy: ## Measure what rules cost a request through the real Envoy.
 .PHONY: lint
 lint: ## Run golangci-lint on every module with own code.
 	@lint="$$($(TOOL) golangci-lint)"; \
-	for module in $(TEST_MODULES) hack/components/minikcm hack/components/mcpgateway hack/components/stubregistry; do \
+	for module in $(TEST_MODULES) hack/components/minikcm hack/components/mcpgateway hack/components/mcpagent hack/components/stubregistry; do \
 		echo "== $$module: golangci-lint run"; \
 		(cd "$$module" && "$$lint" run ./...); \
 	done

@@ -14,14 +14,14 @@ root=$PWD
 note() { printf '== %s\n' "$*"; }
 
 note "components"
-names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway egctl mcp-broker-router mcpserver stubregistry crds)
+names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway egctl mcp-broker-router mcpserver mcpagent stubregistry crds)
 packages=(stack e2e coverage)
 # Envoy is the one component that is not built from a Go module.
 if hack/components/build envoy >/dev/null; then
 	names+=(envoy)
-	packages+=(envoy)
+	packages+=(envoy quickstart)
 else
-	note "SKIPPED: test/envoy, because there is no Envoy (see above)"
+	note "SKIPPED: test/envoy and test/quickstart, because there is no Envoy (see above)"
 fi
 ACCESSPOLICY_COMPONENTS=$(hack/components/build "${names[@]}")
 EGTRANSLATE=$(test/coverage/build)/egtranslate

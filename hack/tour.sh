@@ -14,4 +14,4 @@ begin=$SECONDS
 make --no-print-directory build >&2
 echo "built in $((SECONDS - begin)) s" >&2
 
-exec go run ./hack/demo "$case_dir"
+exec go run ./hack/tour "$case_dir"

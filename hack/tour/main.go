@@ -1,4 +1,4 @@
-// Command demo translates a golden case, prints the AuthPolicy that comes out, and asks the real Authorino pipeline what
+// Command tour translates a golden case, prints the AuthPolicy that comes out, and asks the real Authorino pipeline what
 // it says to the case's requests.
 package main
 
@@ -24,11 +24,11 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: demo FOLDER (a golden case: in.yaml and requests.yaml)")
+		fmt.Fprintln(os.Stderr, "usage: tour FOLDER (a golden case: in.yaml and requests.yaml)")
 		os.Exit(1)
 	}
 	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
+		fmt.Fprintln(os.Stderr, "tour:", err)
 		os.Exit(1)
 	}
 }
@@ -84,14 +84,14 @@ func printVerdicts(set *manifest.Set, file *requests.File, gw *translator.Gatewa
 	if err != nil {
 		return err
 	}
-	loaded, err := client.Load("demo", differential.World(object, gw, set.Input(), opts, file.ServiceAccounts()))
+	loaded, err := client.Load("tour", differential.World(object, gw, set.Input(), opts, file.ServiceAccounts()))
 	if err != nil {
 		return err
 	}
 	if !loaded.Ready() {
 		return fmt.Errorf("Authorino refused the AuthConfig: %+v", loaded.AuthConfigs)
 	}
-	judged, err := differential.Ask(client, "demo", object, gw, opts, differential.ShapeFor(opts), file.Requests)
+	judged, err := differential.Ask(client, "tour", object, gw, opts, differential.ShapeFor(opts), file.Requests)
 	if err != nil {
 		return err
 	}
