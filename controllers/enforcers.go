@@ -261,7 +261,7 @@ func (f *follower) list(ctx context.Context, k *followed) error {
 		return nil
 	}
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(k.object.GetObjectKind().GroupVersionKind())
+	list.SetGroupVersionKind(*k.found.Load())
 	return cmp.Or(f.live.List(ctx, list, client.Limit(1)), err)
 }
 

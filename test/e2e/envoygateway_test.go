@@ -559,8 +559,8 @@ func publicKey(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// TestAnOperatorWithFewerRights may not read the keys of ServiceAccount tokens, nor some of what can displace its objects. It
-// says so, grants nothing to tokens, and lets everything else take effect; as soon as it may, tokens count.
+// TestAnOperatorWithFewerRights may not read the keys of ServiceAccount tokens, nor some of what can displace its objects, nor
+// what Authorino has. It says so, grants nothing to tokens, and lets everything else take effect; as soon as it may, tokens count.
 func TestAnOperatorWithFewerRights(t *testing.T) {
 	c := startCluster(t, stack.CRDsEnvoyGateway, stack.CRDsKuadrant)
 	k := inNamespace(t, c, "fewer-rights")
