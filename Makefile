@@ -122,7 +122,7 @@ test: judge ## Run every test but those of test-e2e. The first run builds an API
 	for module in $(TEST_MODULES); do \
 		echo "== $$module: go test ./..."; \
 		begin=$$SECONDS; \
-		packages=$$(cd "$$module" && go list ./... | grep -Ev '/test/(differential|stack|e2e|envoy|coverage)$$'); \
+		packages=$$(cd "$$module" && go list ./... | grep -Ev '/test/(differential|stack|e2e|envoy|coverage|quickstart)$$'); \
 		go -C "$$module" test $(TESTFLAGS) $$packages || failed="$$failed $$module"; \
 		echo "== $$module: done in $$((SECONDS - begin)) s"; \
 	done; \
