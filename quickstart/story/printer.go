@@ -114,6 +114,12 @@ func (p *Printer) fault(text string) {
 	fmt.Fprintln(p, "   "+p.styled(red, "NOT AS IT SHOULD BE: "+text))
 }
 
+// refusal is how a caller was refused.
+type refusal struct {
+	status  int
+	message string
+}
+
 // verdicts writes a table, and below it what MCP clients read for each kind of refusal.
 func (p *Printer) verdicts(v Verdicts) {
 	width := utf8.RuneCountInString("caller")
@@ -121,26 +127,15 @@ func (p *Printer) verdicts(v Verdicts) {
 		width = max(width, utf8.RuneCountInString(row.Caller))
 	}
 
-	fmt.Fprintf(p, "   %-*s", width, "caller")
+	p.line(fmt.Sprintf("%-*s  %s", width, "caller", strings.Join(v.Calls, "  ")))
 
-	for _, call := range v.Calls {
-		fmt.Fprintf(p, "  %s", call)
-	}
+	var order []refusal
 
-	fmt.Fprintln(p)
-
-	type refusal struct {
-		status  int
-		message string
-	}
-
-	var (
-		order []refusal
-		seen  = map[refusal]string{}
-	)
+	examples := map[refusal]string{}
 
 	for _, row := range v.Rows {
-		fmt.Fprintf(p, "   %-*s", width, row.Caller)
+		line := fmt.Sprintf("%-*s", width, row.Caller)
+		gap := 0
 
 		for i, cell := range row.Cells {
 			text, style := "yes", green
@@ -148,20 +143,21 @@ func (p *Printer) verdicts(v Verdicts) {
 				text, style = strconv.Itoa(cell.Status), red
 
 				kind := refusal{cell.Status, cell.Message}
-				if _, known := seen[kind]; !known {
+				if _, known := examples[kind]; !known {
 					order = append(order, kind)
-					seen[kind] = fmt.Sprintf("%s, %s: %s", row.Caller, v.Calls[i], cell.Error)
+					examples[kind] = fmt.Sprintf("%s, %s: %s", row.Caller, v.Calls[i], cell.Error)
 				}
 			}
 
-			fmt.Fprintf(p, "  %s", p.styled(style, fmt.Sprintf("%-*s", len(v.Calls[i]), text)))
+			line += strings.Repeat(" ", gap) + "  " + p.styled(style, text)
+			gap = max(0, len(v.Calls[i])-len(text))
 		}
 
-		fmt.Fprintln(p)
+		p.line(line)
 	}
 
 	for _, kind := range order {
-		fmt.Fprintf(p, "   %d: %q\n        to an MCP client, such as %s\n", kind.status, kind.message, seen[kind])
+		p.line(fmt.Sprintf("%d: %q\n     to an MCP client, such as %s", kind.status, kind.message, examples[kind]))
 	}
 }
 
