@@ -208,7 +208,7 @@ func routeOwner(w *World, o *Outcome) {
 
 	w.apply(displacing)
 
-	lacking := w.reported("team-a", v1alpha1.PolicyConditionProgrammed, v1alpha1.PolicyReasonPartiallyOverridden)
+	lacking := w.displaced("team-a")
 	o.say("their policies/%s: team-a: %s", displacing, sentence(lacking))
 	o.check(strings.Contains(lacking.Message, kind+" "+namespace+"/"+name), "the winner is not named")
 	o.check(strings.Contains(lacking.Message, "HTTPRoute "+namespace+"/images"), "the route is not named")
@@ -217,6 +217,30 @@ func routeOwner(w *World, o *Outcome) {
 	w.programmed("team-a", "team-b")
 	o.say("it is deleted: team-a is Programmed again")
 }
+
+// displaced waits until a policy is reported as displaced on a route and nothing else is
+// said of it: while the new route is worked on, that is said besides.
+func (w *World) displaced(name string) *metav1.Condition {
+	w.t.Helper()
+
+	var last *metav1.Condition
+
+	stack.Eventually(w.t, settles, fmt.Sprintf("policy %s is reported as displaced", name), func(ctx context.Context) error {
+		condition, err := w.condition(ctx, name, v1alpha1.PolicyConditionProgrammed)
+		if err != nil {
+			return err
+		}
+
+		last = condition
+
+		return unmet(condition.Reason == v1alpha1.PolicyReasonPartiallyOverridden && strings.HasSuffix(condition.Message, cure), "%s", sentence(condition))
+	})
+
+	return last
+}
+
+// cure is the end of the sentence about a policy without mergeType.
+const cure = "set mergeType: StrategicMerge in it"
 
 // overridden has the owner of the route try to let everybody in.
 func overridden(w *World, o *Outcome) {
