@@ -1,7 +1,10 @@
-// Command cmd tells the story of the quickstart, without Docker: see package story. It
-// runs inside hack/loopback, in the checkout; quickstart/quickstart prepares all that.
+// Command cmd tells the story of the quickstart, in the checkout: see package story.
 //
 //	cmd [-enforcer kuadrant|envoy-gateway] [-stay]
+//	cmd [-enforcer kuadrant|envoy-gateway] -kubeconfig FILE -gateway ADDRESS
+//
+// The first starts local processes, inside hack/loopback, which quickstart/quickstart
+// prepares. The second is for a cluster that quickstart/kind/quickstart has prepared.
 package main
 
 import (
@@ -19,7 +22,12 @@ import (
 
 func main() {
 	enforcer := flag.String("enforcer", translator.EnforcerKuadrant, "what enforces the policies")
-	stay := flag.Bool("stay", false, "leave everything running after the story, until it is interrupted")
+	stay := flag.Bool("stay", false, "leave the local processes running after the story, until it is interrupted")
+
+	var place story.Place
+
+	flag.StringVar(&place.Kubeconfig, "kubeconfig", "", "`file` of the cluster to tell the story in")
+	flag.StringVar(&place.Gateway, "gateway", "", "`address` of the Gateway of that cluster")
 	flag.Parse()
 
 	signals := make(chan os.Signal, 1)
@@ -32,15 +40,20 @@ func main() {
 		close(interrupted)
 	}()
 
-	os.Exit(run(*enforcer, *stay, interrupted))
+	start := story.Start
+	if place.Kubeconfig != "" {
+		start = place.Connect
+	}
+
+	os.Exit(run(start, *enforcer, *stay, interrupted))
 }
 
 // Exit codes: 0, the story has been told and all was well; 1, it has not or it was not;
 // exitInterrupted, it was not told to its end because of an interruption.
 const exitInterrupted = 130
 
-// run returns the exit code.
-func run(enforcer string, stay bool, interrupted <-chan struct{}) int {
+// run returns the exit code. start prepares the world of the story.
+func run(start func(t stack.T, checkout, enforcer string, note func(string)) *story.World, enforcer string, stay bool, interrupted <-chan struct{}) int {
 	checkout, err := os.Getwd()
 	if err != nil {
 		return failed(err)
@@ -61,7 +74,7 @@ func run(enforcer string, stay bool, interrupted <-chan struct{}) int {
 	done := story.Run(os.Stderr, details, interrupted, func(t stack.T) {
 		printer := story.NewPrinter(os.Stdout, interrupted)
 		printer.Starting()
-		world := story.Start(t, checkout, enforcer, printer.Started)
+		world := start(t, checkout, enforcer, printer.Started)
 
 		for _, o := range story.Tell(world, printer) {
 			faults.Add(int64(len(o.Faults)))
@@ -79,7 +92,7 @@ func run(enforcer string, stay bool, interrupted <-chan struct{}) int {
 
 	select {
 	case <-interrupted:
-		fmt.Fprintln(os.Stderr, "quickstart: interrupted; everything is stopped")
+		fmt.Fprintln(os.Stderr, "quickstart: interrupted; everything that this has started is stopped")
 	default:
 		if !done {
 			return failed(fmt.Errorf("not told to its end; the ends of all logs are in %s", details.Name()))

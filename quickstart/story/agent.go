@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -106,9 +105,7 @@ func (w *World) certificate(name, id string) []string {
 
 // command is how the agent is run to make calls as somebody.
 func (w *World) command(c *caller, calls ...string) []string {
-	args := []string{stack.Component(w.t, "mcpagent"), "-url", "https://" + publicHost + "/mcp", "-dial", w.https, "-ca", filepath.Join(w.folder, "ca.crt")}
-
-	return slices.Concat(args, c.args, calls)
+	return slices.Concat([]string{stack.Component(w.t, "mcpagent")}, w.reach, c.args, calls)
 }
 
 // call has the agent make calls as somebody.

@@ -45,13 +45,23 @@ type World struct {
 	checkout, folder string
 	enforcer         string
 
-	operator  *stack.Operator
+	steps            []step
+
+	operator operator
+	// These three are nil where the gateway is no local process.
 	envoy     *stack.Envoy
 	authority *stack.Authority
 	plugin    *plugin // with Kuadrant
-	// https is where agents connect to.
-	https   string
+	// reach are the arguments of mcpagent that say where the gateway is.
+	reach   []string
 	callers map[string]*caller
+}
+
+// operator is this project's, wherever it runs.
+type operator interface {
+	Start(t stack.T)
+	// Kill ends it without giving it time.
+	Kill(t stack.T)
 }
 
 // Start starts everything but policies, for the enforcer kuadrant or envoy-gateway, and
@@ -59,10 +69,8 @@ type World struct {
 func Start(t stack.T, checkout, enforcer string, note func(string)) *World {
 	t.Helper()
 
-	w := &World{
-		t: t, checkout: checkout, folder: t.TempDir(), enforcer: enforcer,
-		callers: map[string]*caller{}, authority: stack.NewAuthority(t),
-	}
+	w := newWorld(t, checkout, enforcer)
+	w.steps, w.authority = steps, stack.NewAuthority(t)
 	w.Cluster = stack.Start(t)
 	note("etcd, kube-apiserver, controllers")
 	w.StartEnvoyGateway(t)
@@ -90,12 +98,13 @@ func Start(t stack.T, checkout, enforcer string, note func(string)) *World {
 	w.StartMCPServer(t, server)
 	note("MCP server")
 
-	w.https = stack.FreeAddress(t)
-	router := w.StartMCPGateway(t, upstreamAddress, publicHost, "https://"+w.https, w.certificates(),
+	https, authority := stack.FreeAddress(t), w.certificates()
+	w.reach = []string{"-url", "https://" + publicHost + "/mcp", "-dial", https, "-ca", authority}
+	router := w.StartMCPGateway(t, upstreamAddress, publicHost, "https://"+https, authority,
 		stack.MCPServer{Name: serverName, URL: "http://" + server + "/mcp", Hostname: serverHost, Prefix: toolPrefix, State: "Enabled"})
 	note("broker and router of mcp-gateway")
 
-	values["HTTPS"], values["SERVER"], values["BROKER"], values["ROUTER"] = port(w.https), port(server), port(router.Broker), port(router.Router)
+	values["HTTPS"], values["SERVER"], values["BROKER"], values["ROUTER"] = port(https), port(server), port(router.Broker), port(router.Router)
 	w.applyLocal(enforcer+".yaml", values)
 	w.applyLocal("gateway.yaml", values)
 	w.envoy = w.StartEnvoyOf(t, gateway)
@@ -111,12 +120,18 @@ func Start(t stack.T, checkout, enforcer string, note func(string)) *World {
 	return w
 }
 
+func newWorld(t stack.T, checkout, enforcer string) *World {
+	t.Helper()
+
+	return &World{t: t, checkout: checkout, folder: t.TempDir(), enforcer: enforcer, callers: map[string]*caller{}}
+}
+
 // startPolicyOperator starts the operator with more flags, in place of one that runs.
 func (w *World) startPolicyOperator(flags ...string) {
 	w.t.Helper()
 
-	if w.operator != nil {
-		w.operator.Stop(w.t)
+	if running, ok := w.operator.(*stack.Operator); ok {
+		running.Stop(w.t)
 	}
 
 	w.operator = w.StartOperator(w.t, append([]string{"--token-audience=" + audience}, flags...)...)
@@ -160,6 +175,10 @@ func (w *World) serving() {
 // that the router wanted to change in a request.
 func (w *World) envoyTakesAll() {
 	w.t.Helper()
+
+	if w.envoy == nil {
+		return
+	}
 
 	rejected, why, err := w.envoy.Rejected(context.Background())
 	if err != nil {

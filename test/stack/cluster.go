@@ -121,7 +121,8 @@ func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
 // Kubeconfig is the path of a kubeconfig of the same admin.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// makeCredentials writes the keys and certificates and builds the admin's clients.
+// makeCredentials writes the keys, certificates and the kubeconfig, and makes the admin's
+// clients.
 func (c *Cluster) makeCredentials(t T, served string) {
 	t.Helper()
 
@@ -152,6 +153,14 @@ func (c *Cluster) makeCredentials(t T, served string) {
 	}
 	c.kubeconfig = c.path("admin.kubeconfig")
 	must(t, writeKubeconfig(c.kubeconfig, c.admin))
+	c.makeClients(t)
+}
+
+// makeClients builds the admin's clients.
+func (c *Cluster) makeClients(t T) {
+	t.Helper()
+
+	var err error
 
 	c.clientset, err = kubernetes.NewForConfig(c.admin)
 	must(t, err)
