@@ -25,9 +25,9 @@ const version = "v0.0.0-as-the-containerfile-links-it"
 // instruction is one of the Containerfile, its lines joined.
 type instruction struct{ name, arguments string }
 
-// containerfile reads the instructions of each stage.
-func containerfile() ([][]instruction, error) {
-	text, err := os.ReadFile(filepath.Join(root, "Containerfile"))
+// containerfile reads the instructions of each stage of the Containerfile in a folder.
+func containerfile(folder string) ([][]instruction, error) {
+	text, err := os.ReadFile(filepath.Join(root, folder, "Containerfile"))
 	if err != nil {
 		return nil, err
 	}
@@ -71,17 +71,17 @@ func sent(path string) bool {
 	return strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") || path == "go.mod" || path == "go.sum"
 }
 
-// copySources does what the COPY instructions of the first stage do, with what
-// .containerignore leaves.
-func copySources(stage []instruction, into string) error {
+// copySources does what the COPY instructions of the first stage do with a folder of the
+// checkout, as far as the files are sent.
+func copySources(stage []instruction, folder, into string, sent func(path string) bool) error {
 	for _, copied := range arguments(stage, "COPY") {
 		words := strings.Fields(copied)
 		for _, source := range words[:len(words)-1] {
-			err := filepath.WalkDir(filepath.Join(root, source), func(path string, d fs.DirEntry, err error) error {
+			err := filepath.WalkDir(filepath.Join(root, folder, source), func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return err
 				}
-				name, err := filepath.Rel(root, path)
+				name, err := filepath.Rel(filepath.Join(root, folder), path)
 				if err != nil || !sent(name) {
 					return err
 				}
@@ -103,20 +103,17 @@ func copySources(stage []instruction, into string) error {
 	return nil
 }
 
-var (
-	mount  = regexp.MustCompile(`--mount=\S+ `)
-	output = regexp.MustCompile(`/out/manager\b`)
-)
+var mount = regexp.MustCompile(`--mount=\S+ `)
 
-// buildAsContainerfile runs the command of the Containerfile in folder/src, which
-// has the files that it copies, and returns the path of the binary.
-func buildAsContainerfile(stages [][]instruction, folder string) (string, error) {
+// buildAsContainerfile runs the command of a Containerfile that makes /out/<name>, in
+// folder/src, which has the files that it copies, and returns the path of the binary.
+func buildAsContainerfile(stages [][]instruction, name, folder string) (string, error) {
 	sources := filepath.Join(folder, "src")
-	runs := arguments(stages[0], "RUN")
+	runs, output := arguments(stages[0], "RUN"), regexp.MustCompile(`/out/`+name+`\b`)
 	if len(runs) != 1 || !output.MatchString(runs[0]) {
-		return "", fmt.Errorf("RUN instructions %q; one that makes /out/manager is expected", runs)
+		return "", fmt.Errorf("RUN instructions %q; one that makes /out/%s is expected", runs, name)
 	}
-	binary := filepath.Join(folder, "manager")
+	binary := filepath.Join(folder, name)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", output.ReplaceAllString(mount.ReplaceAllString(runs[0], ""), `"$$OUT"`))
@@ -133,15 +130,15 @@ func buildAsContainerfile(stages [][]instruction, folder string) (string, error)
 var (
 	builds     string
 	firstBuild = sync.OnceValues(func() (string, error) {
-		stages, err := containerfile()
+		stages, err := containerfile(".")
 		if err != nil {
 			return "", err
 		}
 		folder := filepath.Join(builds, "first")
-		if err := copySources(stages[0], filepath.Join(folder, "src")); err != nil {
+		if err := copySources(stages[0], ".", filepath.Join(folder, "src"), sent); err != nil {
 			return "", err
 		}
-		return buildAsContainerfile(stages, folder)
+		return buildAsContainerfile(stages, "manager", folder)
 	})
 )
 
@@ -188,12 +185,12 @@ func TestTheBinaryIsStaticAndRuns(t *testing.T) {
 func TestTheBinaryIsReproducible(t *testing.T) {
 	first, err := firstBuild()
 	require.NoError(t, err)
-	stages, err := containerfile()
+	stages, err := containerfile(".")
 	require.NoError(t, err)
 	// The sources of the first build, since those of the checkout may be edited meanwhile.
 	folder := filepath.Join(builds, "second", "in", "another", "folder")
 	require.NoError(t, os.CopyFS(filepath.Join(folder, "src"), os.DirFS(filepath.Join(filepath.Dir(first), "src"))))
-	second, err := buildAsContainerfile(stages, folder)
+	second, err := buildAsContainerfile(stages, "manager", folder)
 	require.NoError(t, err)
 	a, err := os.ReadFile(first)
 	require.NoError(t, err)
@@ -204,20 +201,9 @@ func TestTheBinaryIsReproducible(t *testing.T) {
 }
 
 func TestTheImage(t *testing.T) {
-	stages, err := containerfile()
+	stages, err := containerfile(".")
 	require.NoError(t, err)
-	build, final := stages[0], stages[1]
-
-	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	require.NoError(t, err)
-	wanted := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(goMod)
-	require.NotNil(t, wanted)
-	assert.Equal(t, []string{"--platform=$BUILDPLATFORM docker.io/library/golang:" + string(wanted[1]) + " AS build"}, arguments(build, "FROM"))
-
-	assert.Equal(t, []string{"gcr.io/distroless/static:nonroot"}, arguments(final, "FROM"))
-	assert.Equal(t, []string{"65532:65532"}, arguments(final, "USER"))
-	assert.Equal(t, []string{`["/manager"]`}, arguments(final, "ENTRYPOINT"))
-	assert.Empty(t, arguments(final, "RUN"), "there is no shell")
+	imageIsConfined(t, stages, "manager")
 
 	ignore, err := os.ReadFile(filepath.Join(root, ".containerignore"))
 	require.NoError(t, err)
@@ -228,8 +214,25 @@ func TestTheImage(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"**", "!**/*.go", "!go.mod", "!go.sum", "!LICENSE", "**/*_test.go"}, patterns, "what is here has to be in func sent as well")
-	assert.Contains(t, arguments(final, "COPY"), "--from=build /out/manager /manager")
+}
+
+// imageIsConfined: the Go version of go.mod makes a static binary, and the image has
+// that and no shell, and does not run as root.
+func imageIsConfined(t *testing.T, stages [][]instruction, binary string) {
+	t.Helper()
+	build, final := stages[0], stages[1]
+	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	wanted := regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(goMod)
+	require.NotNil(t, wanted)
+	assert.Equal(t, []string{"--platform=$BUILDPLATFORM docker.io/library/golang:" + string(wanted[1]) + " AS build"}, arguments(build, "FROM"))
 	for _, flag := range []string{"CGO_ENABLED=0", "-trimpath", "-buildvcs=false", "-s -w"} {
 		assert.Contains(t, arguments(build, "RUN")[0], flag)
 	}
+
+	assert.Equal(t, []string{"gcr.io/distroless/static:nonroot"}, arguments(final, "FROM"))
+	assert.Equal(t, []string{"65532:65532"}, arguments(final, "USER"))
+	assert.Equal(t, []string{`["/` + binary + `"]`}, arguments(final, "ENTRYPOINT"))
+	assert.Empty(t, arguments(final, "RUN"), "there is no shell")
+	assert.Contains(t, arguments(final, "COPY"), "--from=build /out/"+binary+" /"+binary)
 }

@@ -32,14 +32,16 @@ type cluster struct {
 
 func startServer(t *testing.T) *cluster {
 	t.Helper()
+	return startServerWith(t,
+		filepath.Join(module(t, "sigs.k8s.io/gateway-api"), "config/crd/standard"),
+		filepath.Join(module(t, "github.com/kuadrant/kuadrant-operator"), "config/crd/bases/kuadrant.io_authpolicies.yaml"))
+}
+
+// startServerWith starts an API server with CRDs.
+func startServerWith(t *testing.T, crds ...string) *cluster {
+	t.Helper()
 	require.NotEmpty(t, os.Getenv(assetsVariable), "%s is not set, so there is no API server to ask; run `make test`, which builds one and sets it", assetsVariable)
-	env := &envtest.Environment{
-		ErrorIfCRDPathMissing: true,
-		CRDDirectoryPaths: []string{
-			filepath.Join(module(t, "sigs.k8s.io/gateway-api"), "config/crd/standard"),
-			filepath.Join(module(t, "github.com/kuadrant/kuadrant-operator"), "config/crd/bases/kuadrant.io_authpolicies.yaml"),
-		},
-	}
+	env := &envtest.Environment{ErrorIfCRDPathMissing: true, CRDDirectoryPaths: crds}
 	// Without these two the API server looks for a default route, and there is
 	// none in a network namespace that has only loopback.
 	env.ControlPlane.GetAPIServer().Configure().
@@ -64,16 +66,21 @@ func module(t *testing.T, path string) string {
 // apply does what `kubectl apply --server-side` does, with strict validation.
 func (c *cluster) apply(t *testing.T, stream []byte) {
 	t.Helper()
-	strict := &client.PatchOptions{Raw: &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}}
 	for _, object := range objects(t, stream) {
-		body, err := json.Marshal(object)
-		require.NoError(t, err)
-		err = c.Patch(t.Context(), object, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner("test"), strict)
-		require.NoError(t, err, "%T %s", object, object.GetName())
+		c.applyObject(t, object)
 		if object.GetObjectKind().GroupVersionKind().Kind == "CustomResourceDefinition" {
 			c.waitForPolicies(t)
 		}
 	}
+}
+
+func (c *cluster) applyObject(t *testing.T, object client.Object) {
+	t.Helper()
+	strict := &client.PatchOptions{Raw: &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}}
+	body, err := json.Marshal(object)
+	require.NoError(t, err)
+	err = c.Patch(t.Context(), object, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner("test"), strict)
+	require.NoError(t, err, "%T %s", object, object.GetName())
 }
 
 // TestServer asks a real API server about all of it.
