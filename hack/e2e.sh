@@ -14,7 +14,7 @@ root=$PWD
 note() { printf '== %s\n' "$*"; }
 
 note "components"
-names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway egctl mcp-broker-router mcpserver mcpagent stubregistry crds)
+names=(etcd kube-apiserver minikcm authorino kuadrant-operator envoy-gateway egctl mcp-broker-router mcp-controller mcpserver mcpagent stubregistry crds)
 packages=(stack e2e coverage)
 # Envoy is the one component that is not built from a Go module.
 if hack/components/build envoy >/dev/null; then

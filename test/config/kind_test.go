@@ -20,11 +20,17 @@ import (
 
 const kindFolder = "quickstart/kind"
 
-// variants are those of the kind quickstart: a kustomization for each, and what else the
-// script applies.
-var variants = map[string][]string{
-	"kuadrant":      {"kuadrant.yaml"},
-	"envoy-gateway": nil,
+// variants are those of the kind quickstart. Each has a kustomization.
+var variants = map[string]struct {
+	// files are what the script applies besides.
+	files []string
+	// crds are groups of the component crds that the charts bring.
+	crds []string
+	// lacks are kinds in quickstart/policies that are for the other variant, or the local one.
+	lacks []string
+}{
+	"kuadrant":      {[]string{"kuadrant.yaml"}, []string{"kuadrant", "mcp-gateway", "istio"}, []string{"EnvoyExtensionPolicy", "SecurityPolicy"}},
+	"envoy-gateway": {nil, []string{"envoy-gateway"}, []string{"EnvoyExtensionPolicy", "AuthPolicy"}},
 }
 
 // unstructuredObjects decodes without knowing the kinds.
@@ -45,7 +51,7 @@ func unstructuredObjects(t *testing.T, stream []byte) []*unstructured.Unstructur
 func ofVariant(t *testing.T, variant string) []*unstructured.Unstructured {
 	t.Helper()
 	found := unstructuredObjects(t, renderFolder(t, filepath.Join(root, kindFolder, variant)))
-	for _, file := range variants[variant] {
+	for _, file := range variants[variant].files {
 		text, err := os.ReadFile(filepath.Join(root, kindFolder, file))
 		require.NoError(t, err)
 		found = append(found, unstructuredObjects(t, text)...)
@@ -138,32 +144,26 @@ func container(t *testing.T, deployment *unstructured.Unstructured) map[string]a
 // the CRDs that its charts bring, with strict validation.
 func TestKindManifests(t *testing.T) {
 	crds := filepath.Join(printed(t, ".", "hack/components/build", "crds"), "crds")
-	printed(t, "hack/components/mcpgateway", "go", "mod", "download", "github.com/Kuadrant/mcp-gateway")
-	mcpGateway := filepath.Join(printed(t, "hack/components/mcpgateway", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/Kuadrant/mcp-gateway"), "config/crd")
-
-	for variant, folders := range map[string][]string{
-		"kuadrant": {filepath.Join(crds, "kuadrant"), mcpGateway, filepath.Join(mcpGateway, "istio")},
-		// Its chart has the safe-upgrade policy and CRDs of Gateway API as well, which the script leaves out.
-		"envoy-gateway": {filepath.Join(crds, "envoy-gateway")},
-	} {
-		t.Run(variant, func(t *testing.T) {
-			c := startServerWith(t, append(folders, filepath.Join(crds, "gateway-api"), filepath.Join(root, "config/crd/bases"))...)
+	for name, variant := range variants {
+		t.Run(name, func(t *testing.T) {
+			folders := []string{filepath.Join(crds, "gateway-api"), filepath.Join(root, "config/crd/bases")}
+			for _, group := range variant.crds {
+				folders = append(folders, filepath.Join(crds, group))
+			}
+			c := startServerWith(t, folders...)
 			for _, name := range []string{"kuadrant-system", "envoy-gateway-system"} { // which charts make
 				require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 			}
 			for range 2 { // the second time as a second run does
-				for _, object := range ofVariant(t, variant) {
+				for _, object := range ofVariant(t, name) {
 					c.applyObject(t, object)
 				}
 			}
 
-			// What the story applies fits what is there, but for the files that are for other providers, and the one
-			// that the API server has to refuse.
 			for _, policy := range storyPolicies(t) {
-				if policy.GetKind() == "EnvoyExtensionPolicy" || variant != "kuadrant" && policy.GetKind() == "AuthPolicy" || policy.GetName() == "malformed" {
-					continue
+				if !slices.Contains(variant.lacks, policy.GetKind()) && policy.GetName() != "malformed" { // which has to be refused
+					c.applyObject(t, policy)
 				}
-				c.applyObject(t, policy)
 			}
 		})
 	}

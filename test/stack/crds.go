@@ -25,6 +25,8 @@ const (
 	CRDsAuthorinoOperator = "authorino-operator"
 	CRDsLimitadorOperator = "limitador-operator"
 	CRDsDNSOperator       = "dns-operator"
+	CRDsMCPGateway        = "mcp-gateway"
+	CRDsIstio             = "istio"
 )
 
 const (
