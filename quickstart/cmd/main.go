@@ -24,10 +24,8 @@ func main() {
 	enforcer := flag.String("enforcer", translator.EnforcerKuadrant, "what enforces the policies")
 	stay := flag.Bool("stay", false, "leave the local processes running after the story, until it is interrupted")
 
-	var place story.Place
-
-	flag.StringVar(&place.Kubeconfig, "kubeconfig", "", "`file` of the cluster to tell the story in")
-	flag.StringVar(&place.Gateway, "gateway", "", "`address` of the Gateway of that cluster")
+	kubeconfig := flag.String("kubeconfig", "", "`file` of the cluster to tell the story in")
+	gateway := flag.String("gateway", "", "`address` of the Gateway of that cluster")
 	flag.Parse()
 
 	signals := make(chan os.Signal, 1)
@@ -41,8 +39,8 @@ func main() {
 	}()
 
 	start := story.Start
-	if place.Kubeconfig != "" {
-		start = place.Connect
+	if *kubeconfig != "" {
+		start = story.Kind(*kubeconfig, *gateway).Connect
 	}
 
 	os.Exit(run(start, *enforcer, *stay, interrupted))

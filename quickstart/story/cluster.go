@@ -2,7 +2,6 @@ package story
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -16,14 +15,25 @@ import (
 	"accesspolicy-operator/translator"
 )
 
-// Place is where the story can be told other than by local processes: a cluster in which
-// the operator is deployed as `make deploy` does it, with the Gateway and the MCP server
-// that quickstart/kind has.
+// Place is a cluster with a Gateway, where the story can be told but for what only local
+// processes can show.
 type Place struct {
-	// Kubeconfig is the path of one, whose user may do everything.
-	Kubeconfig string
-	// Gateway is the address that agents connect to.
-	Gateway string
+	kubeconfig string
+	reach      []string
+	// operator is nil where it is a Deployment.
+	operator operator
+}
+
+// Kind is the place that quickstart/kind has prepared, with the operator deployed as
+// `make deploy` does it. The user of the kubeconfig may do everything; gateway is the
+// address that agents connect to.
+func Kind(kubeconfig, gateway string) Place {
+	return Place{kubeconfig: kubeconfig, reach: []string{"-url", "http://" + publicHost + "/mcp", "-dial", gateway}}
+}
+
+// Place is where a world is.
+func (w *World) Place() Place {
+	return Place{kubeconfig: w.Kubeconfig(), reach: w.reach, operator: w.operator}
 }
 
 // clusterSteps are the steps that need nothing of the machine. Those with client
@@ -41,19 +51,21 @@ var clusterSteps = []step{
 	{title: "The last policy goes", run: lastPolicy},
 }
 
-// Connect prepares the story in a cluster, in which it may have been told before. It
-// ends nothing that it finds there.
+// Connect prepares the story at a place, where it may have been told before. It ends
+// nothing that it finds there.
 func (p Place) Connect(t stack.T, checkout, enforcer string, note func(string)) *World {
 	t.Helper()
 
 	w := newWorld(t, checkout, enforcer)
-	w.Cluster, w.steps = stack.Connect(t, p.Kubeconfig), clusterSteps
-	w.reach = []string{"-url", "http://" + publicHost + "/mcp", "-dial", p.Gateway}
-	w.operator = deployed{w.Cluster}
-
+	w.Cluster, w.steps, w.reach, w.operator = stack.Connect(t, p.kubeconfig), clusterSteps, p.reach, p.operator
 	w.forget()
-	w.operator.Start(t)
-	note("accesspolicy-operator")
+
+	if w.operator == nil {
+		w.operator = deployed{w.Cluster}
+		w.operator.Start(t)
+		note("accesspolicy-operator")
+	}
+
 	w.serving()
 	note("the Gateway, with the MCP server behind it")
 
@@ -67,10 +79,9 @@ func (w *World) forget() {
 	ctx := context.Background()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, translator.AnnotationDefaultDeny)
 
-	if err := errors.Join(
-		w.Client.DeleteAllOf(ctx, policy(""), client.InNamespace(namespace)),
-		w.Client.Patch(ctx, stack.Gateway(namespace, gateway), client.RawPatch(types.MergePatchType, []byte(patch))),
-	); err != nil {
+	w.removePolicies()
+
+	if err := w.Client.Patch(ctx, stack.Gateway(namespace, gateway), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		w.t.Fatal(err)
 	}
 

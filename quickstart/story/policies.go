@@ -127,3 +127,12 @@ func (w *World) remove(object *unstructured.Unstructured) {
 		w.t.Fatal(err)
 	}
 }
+
+// removePolicies deletes every policy.
+func (w *World) removePolicies() {
+	w.t.Helper()
+
+	if err := w.Client.DeleteAllOf(context.Background(), policy(""), client.InNamespace(namespace)); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -284,6 +284,15 @@ const calm = 3 * time.Second
 
 func killed(w *World, o *Outcome) {
 	before := w.versions()
+	// What the step before has changed may still go on its way.
+	stack.Eventually(w.t, settles, "nobody writes any more", func(context.Context) error {
+		time.Sleep(calm)
+
+		last := before
+		before = w.versions()
+
+		return unmet(maps.Equal(last, before), "objects are written: %v, then %v", last, before)
+	})
 
 	w.operator.Kill(w.t)
 	o.say("killed; the policies stay in force:")
@@ -392,9 +401,7 @@ func forwarded(w *World, o *Outcome) {
 }
 
 func lastPolicy(w *World, o *Outcome) {
-	for _, name := range []string{"workload", "team-a", "team-b"} {
-		w.remove(policy(name))
-	}
+	w.removePolicies()
 
 	took := w.settled(nobody, "delete_database", true)
 	o.say("deleted; after %.1f s the Gateway is open again:", took.Seconds())

@@ -1,4 +1,5 @@
-// Package quickstart asserts the story that `make quickstart` tells without Docker.
+// Package quickstart asserts the story that `make quickstart` tells without Docker, and
+// of the kind variant what can be had without Docker.
 package quickstart
 
 import (
@@ -23,26 +24,36 @@ func (w written) Write(p []byte) (int, error) {
 
 func TestStory(t *testing.T) {
 	t.Run(translator.EnforcerKuadrant, func(t *testing.T) {
-		outcomes := told(t, translator.EnforcerKuadrant)
+		outcomes, again := told(t, translator.EnforcerKuadrant)
 		require.Len(t, outcomes, 10)
 		asserted(t, outcomes)
+		byCertificate(t, outcomes[7])
 		byCertificate(t, outcomes[8])
+		require.Len(t, again, 8)
+		asserted(t, again)
 		asks := outcomes[1].Verdicts[0].Cell("nobody", "initialize").Message
 		assert.Contains(t, asks, "token for the audience mcp-gateway")
 	})
 	t.Run(translator.EnforcerEnvoyGateway, func(t *testing.T) {
-		outcomes := told(t, translator.EnforcerEnvoyGateway)
+		outcomes, again := told(t, translator.EnforcerEnvoyGateway)
 		require.Len(t, outcomes, 9)
 		asserted(t, outcomes)
+		byCertificate(t, outcomes[7])
+		require.Len(t, again, 8)
+		asserted(t, again)
 	})
 }
 
-func told(t *testing.T, enforcer string) []*story.Outcome {
+// told has the story told by local processes, and then again as it is told in a kind
+// cluster, with the same processes for the cluster.
+func told(t *testing.T, enforcer string) (local, inCluster []*story.Outcome) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	printer := story.NewPrinter(written{t}, nil)
-	return story.Tell(story.Start(t, root, enforcer, printer.Started), printer)
+	world := story.Start(t, root, enforcer, printer.Started)
+	local = story.Tell(world, printer)
+	return local, story.Tell(world.Place().Connect(t, root, enforcer, printer.Started), printer)
 }
 
 func asserted(t *testing.T, outcomes []*story.Outcome) {
@@ -70,7 +81,6 @@ func asserted(t *testing.T, outcomes []*story.Outcome) {
 	for _, call := range hostile.Calls {
 		assert.False(t, hostile.Cell(stranger, call).Allowed, call)
 	}
-	byCertificate(t, outcomes[7])
 	last := outcomes[len(outcomes)-1].Verdicts
 	assert.True(t, last[0].Cell(nobody, destructive).Allowed)
 	assert.False(t, last[1].Cell(reader, "add").Allowed)
