@@ -24,7 +24,7 @@ KUBECTL  ?= kubectl
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2} /^##@ / {printf "\n%s\n", substr($$0, 5)}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2} /^##@ / {printf "\n%s\n", substr($$0, 5)}' Makefile
 
 ##@ Write
 
@@ -64,9 +64,12 @@ build: judge ## Build bin/manager, bin/kubectl-accesspolicy and bin/authorino-ju
 judge: ## Build bin/authorino-judge, the real Authorino pipeline.
 	CGO_ENABLED=0 go -C test/authorino build -o ../../bin/authorino-judge ./cmd/judge
 
-.PHONY: quickstart demo
+.PHONY: quickstart demo quickstart-clean
 quickstart: ## Tell the story of the quickstart with real components; needs no Docker. The first run builds them (about 25 minutes).
 	@quickstart/quickstart
+
+quickstart-clean: ## Delete what the quickstart made with Docker: clusters and images.
+	@quickstart/kind/quickstart clean
 
 demo: quickstart ## The same.
 

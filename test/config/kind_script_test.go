@@ -127,7 +127,7 @@ func TestKindScriptKuadrant(t *testing.T) {
 		`^kubectl wait --for=condition=Programmed .*gateway/prod$`,
 		`^kubectl wait --for=condition=Ready .*mcpgatewayextension/prod mcpserverregistration/calc$`,
 		`^docker port accesspolicy-quickstart-kuadrant-control-plane 30080/tcp$`,
-		`^quickstart -kubeconfig ~/cache/kind/accesspolicy-quickstart-kuadrant.kubeconfig -gateway 127.0.0.1:40123$`,
+		`^quickstart -enforcer kuadrant -kubeconfig ~/cache/kind/accesspolicy-quickstart-kuadrant.kubeconfig -gateway 127.0.0.1:40123$`,
 	)
 	assert.Regexp(t, `(?m)^quickstart: Kuadrant \S+: \d+ s$`, said, "no line with the time of a step")
 	assert.NotContains(t, strings.Join(calls, "\n"), "envoy-gateway")
@@ -143,7 +143,7 @@ func TestKindScriptEnvoyGateway(t *testing.T) {
 		`^helm upgrade --install eg oci://docker.io/envoyproxy/gateway-helm .*--version `+version+` --set crds.enabled=false --set config.envoyGateway.extensionApis.enableEnvoyPatchPolicy=true$`,
 		`^kustomize build config/default$`,
 		`^kustomize build quickstart/kind/envoy-gateway$`,
-		`^quickstart -kubeconfig .*envoy-gateway.kubeconfig `,
+		`^quickstart -enforcer envoy-gateway -kubeconfig .*envoy-gateway.kubeconfig `,
 	)
 	assert.NotContains(t, strings.Join(calls, "\n"), "istio")
 }
@@ -152,7 +152,7 @@ func TestKindScriptEnvoyGateway(t *testing.T) {
 func TestKindScriptRunsAgain(t *testing.T) {
 	said, calls, err := stage{behaviour: `"kind get clusters") echo other; echo accesspolicy-quickstart-kuadrant ;;`}.run(t, nil)
 	require.NoError(t, err, said)
-	inOrder(t, calls, `^kind export kubeconfig --name accesspolicy-quickstart-kuadrant --kubeconfig ~/cache/`, `^quickstart -kubeconfig`)
+	inOrder(t, calls, `^kind export kubeconfig --name accesspolicy-quickstart-kuadrant --kubeconfig ~/cache/`, `^quickstart -enforcer kuadrant -kubeconfig`)
 	assert.NotContains(t, strings.Join(calls, "\n"), "create cluster")
 }
 
@@ -169,7 +169,7 @@ func TestKindScriptStops(t *testing.T) {
 			require.Error(t, err)
 			assert.Regexp(t, `(?m)^quickstart: `+step+`[^:]*: failed, see above`, said)
 			assert.Contains(t, said, "no luck")
-			assert.NotContains(t, strings.Join(calls, "\n"), "quickstart -kubeconfig")
+			assert.NotContains(t, strings.Join(calls, "\n"), "quickstart -enforcer")
 			// Nothing comes after what failed, but for the other end of a pipe.
 			assert.NotContains(t, calls[len(calls)-1], "kubectl wait")
 		})
