@@ -45,7 +45,7 @@ type World struct {
 	checkout, folder string
 	enforcer         string
 
-	steps            []step
+	steps []step
 
 	operator operator
 	// These three are nil where the gateway is no local process.
