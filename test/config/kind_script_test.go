@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 // stage is a PATH for the script of the kind quickstart. What it would call for real
 // effects writes down how it is called, and succeeds.
 type stage struct {
+	// script is the one to run, "" for that of the kind quickstart.
+	script string
 	// behaviour is of the stand-ins: clauses of a shell's case, by the call. The first that fits counts.
 	behaviour string
 	// absent are stand-ins that are not there.
@@ -53,26 +56,19 @@ esac
 
 // basics are the other programs that the script and what it calls of this checkout need.
 var basics = []string{"sh", "bash", "env", "awk", "basename", "cat", "chmod", "cp", "cut", "dirname", "flock", "git", "grep", "head", "ln", "make",
-	"mkdir", "mktemp", "mv", "rm", "sed", "sha256sum", "sort"}
+	"mkdir", "mktemp", "mv", "rm", "sed", "sha256sum", "sort", "uname"}
 
 // run runs the script in a home of its own, and returns what it says and the calls but
 // those of go.
 func (s stage) run(t *testing.T, environment []string, arguments ...string) (said string, calls []string, err error) {
 	t.Helper()
-	home := t.TempDir()
-	bin := filepath.Join(home, "bin")
-	require.NoError(t, os.Mkdir(bin, 0o755))
-	for _, name := range basics {
-		path, err := exec.LookPath(name)
-		require.NoError(t, err)
-		require.NoError(t, os.Symlink(path, filepath.Join(bin, name)))
-	}
+	home, bin := t.TempDir(), onlyIn(t, basics...)
 	for _, name := range []string{"docker", "kind", "kubectl", "helm", "go"} {
 		if !slices.Contains(s.absent, name) {
 			require.NoError(t, os.WriteFile(filepath.Join(bin, name), fmt.Appendf(nil, standIn, s.behaviour+ordinary), 0o700))
 		}
 	}
-	command := exec.Command(filepath.Join(root, kindFolder, "quickstart"), arguments...)
+	command := exec.Command(filepath.Join(root, cmp.Or(s.script, kindFolder+"/quickstart")), arguments...)
 	command.Env = append([]string{"PATH=" + bin, "HOME=" + home, "ACCESSPOLICY_CACHE=" + home + "/cache"}, environment...)
 	out, err := command.CombinedOutput()
 	text, readErr := os.ReadFile(filepath.Join(home, "calls"))
@@ -210,6 +206,33 @@ func TestKindScriptPrerequisites(t *testing.T) {
 	said, _, err := stage{}.run(t, []string{"ENFORCER=opa"})
 	require.Error(t, err)
 	assert.Contains(t, said, "ENFORCER is opa; it can be kuadrant or envoy-gateway")
+}
+
+// TestQuickstartChooses kind where there are kind and a docker that answers, and local
+// processes elsewhere, which here lack programs.
+func TestQuickstartChooses(t *testing.T) {
+	const script = "quickstart/quickstart"
+	for name, test := range map[string]struct {
+		stage
+		environment []string
+		kind        bool
+	}{
+		"kind":                     {stage{script: script}, nil, true},
+		"local, docker is silent":  {stage{script: script, behaviour: `"docker info") exit 1 ;;`}, nil, false},
+		"local, kind is not there": {stage{script: script, absent: []string{"kind"}}, nil, false},
+		"local, as asked for":      {stage{script: script}, []string{"QUICKSTART_MODE=local"}, false},
+		"kind, as asked for":       {stage{script: script}, []string{"QUICKSTART_MODE=kind"}, true},
+		"kind, asked for in vain":  {stage{script: script, absent: []string{"kind"}}, []string{"QUICKSTART_MODE=kind"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, calls, _ := test.run(t, test.environment)
+			assert.Equal(t, test.kind, strings.Contains(said, "mode kind") || strings.Contains(said, "kind is not on the PATH"), said)
+			assert.Equal(t, !test.kind, strings.Contains(said, "missing: unshare"), said)
+			if !test.kind {
+				assert.NotContains(t, strings.Join(calls, "\n"), "create")
+			}
+		})
+	}
 }
 
 func TestKindScriptCleans(t *testing.T) {

@@ -15,7 +15,6 @@ func TestQuickstartSaysWhatItCannotDo(t *testing.T) {
 	for name, c := range map[string]struct{ variable, says string }{
 		"an unknown enforcer": {"ENFORCER=nobody", "it can be kuadrant or envoy-gateway"},
 		"an unknown mode":     {"QUICKSTART_MODE=cloud", "it can be auto, local or kind"},
-		"kind":                {"QUICKSTART_MODE=kind", "the kind variant is not written yet"},
 		"a missing program":   {"PATH=" + onlyIn(t, "bash", "dirname", "uname", "awk", "git"), "missing: go, make, unshare, ip, python3 with pip"},
 	} {
 		t.Run(name, func(t *testing.T) {
