@@ -288,3 +288,22 @@ func TestKindServerImage(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	assert.Contains(t, string(out), "-listen")
 }
+
+// TestKindPage: the versions on the page are those that are installed.
+func TestKindPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, kindFolder, "README.md"))
+	require.NoError(t, err)
+	_, installs, ok := strings.Cut(string(page), "\n## What it installs\n")
+	require.True(t, ok)
+	installs, _, _ = strings.Cut(installs, "\n## ")
+	for name, version := range kindVersions(t) {
+		if name == "KIND_VERSION" {
+			assert.Contains(t, string(page), " "+version+" or newer")
+			continue
+		}
+		// Of an image the tag.
+		version = version[strings.LastIndexByte(strings.Split(version, "@")[0], ':')+1:]
+		version, _, _ = strings.Cut(version, "@")
+		assert.Regexp(t, `(?m)^\|.* `+regexp.QuoteMeta(version)+`\b.*\|$`, installs, name)
+	}
+}
